@@ -1,0 +1,1 @@
+//! Invariants of the tables, recomputed from scratch.

@@ -1,0 +1,75 @@
+//! What applied entries changed, for the leader's loop and for long polls: a hint to look, never a second
+//! truth. A reader that missed events reads the tables again.
+
+use crate::id::{ExecutorId, Fence, Millis, NodeId, Round, TaskId};
+use crate::key::ShardKey;
+use crate::task::{Outcome, Status};
+
+/// One thing that changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A new round began.
+    RoundBegan {
+        /// The round.
+        round: Round,
+        /// Its leader.
+        leader: NodeId,
+    },
+    /// A shard waits: for its time, or (when `due_at` has passed) for a slot.
+    Waiting {
+        /// The shard.
+        shard: ShardKey,
+        /// When it is due.
+        due_at: Millis,
+    },
+    /// A shard's attempt was granted.
+    Granted {
+        /// The shard.
+        shard: ShardKey,
+        /// The executor that holds the lease.
+        executor: ExecutorId,
+        /// The lease.
+        fence: Fence,
+    },
+    /// A shard's attempt is over.
+    AttemptEnded {
+        /// The shard.
+        shard: ShardKey,
+        /// The executor that held the lease.
+        executor: ExecutorId,
+        /// The lease.
+        fence: Fence,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A running attempt shall be stopped.
+    CancelRequested {
+        /// The shard.
+        shard: ShardKey,
+        /// The executor that holds the lease.
+        executor: ExecutorId,
+        /// The lease.
+        fence: Fence,
+    },
+    /// A task must have started by then.
+    Expires {
+        /// The task.
+        task: TaskId,
+        /// The deadline to first start.
+        at: Millis,
+    },
+    /// A task's version grew.
+    TaskChanged {
+        /// The task.
+        task: TaskId,
+        /// Its version now.
+        version: u64,
+        /// Its status now.
+        status: Status,
+    },
+    /// An executor's row changed.
+    ExecutorChanged {
+        /// The executor.
+        executor: ExecutorId,
+    },
+}

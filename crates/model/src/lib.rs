@@ -1,0 +1,30 @@
+//! The functional core of Orloj: identifiers, records, commands and the one function that changes
+//! replicated state, [`apply`].
+//!
+//! Nothing here performs IO, reads a clock, draws a random number or depends on configuration. Three
+//! replicas that apply the same entries in the same order hold byte-identical tables; the running
+//! digest ([`digest`]) proves it.
+//!
+//! * [`command::Command`] is the replicated vocabulary. It is append-only: a variant never changes
+//!   meaning, new ones are added at the end, and each has golden bytes.
+//! * [`apply`] is *total* (a committed command cannot fail: refusals are replies), *closed* (time
+//!   travels in the entry), *guarded* (every command names what it believes) and *bounded*.
+//! * [`tables`] is the storage that `apply` works on. It has two implementations: ordered maps here
+//!   ([`tables::MapTables`]) and RocksDB in `orloj-raft-store`.
+//! * [`query`] reads the tables by index.
+
+pub mod apply;
+pub mod check;
+pub mod command;
+pub mod digest;
+pub mod event;
+pub mod executor;
+pub mod id;
+pub mod key;
+pub mod query;
+pub mod tables;
+pub mod task;
+
+pub use apply::{Stamp, apply};
+pub use command::{Batch, Command, Refusal, Reply};
+pub use event::Event;

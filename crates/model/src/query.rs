@@ -1,0 +1,1 @@
+//! Reads over the tables, by index.

@@ -1,0 +1,302 @@
+//! The storage that [`apply`](crate::apply) and [`query`](crate::query) work on: ordered tables of bytes
+//! with typed rows on top.
+//!
+//! [`Read`] and [`Write`] are what an implementation supplies (bytes in, bytes out, plus the codec that
+//! turns rows into bytes). [`ReadExt`] and [`WriteExt`] are the typed calls that the model uses; the
+//! running digest of every write is kept there, so that no implementation can forget it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::key::TableKey;
+
+/// Names a table. The number is part of the on-disk format and is never reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum TableId {
+    /// Singletons of the state machine: [`crate::apply::Meta`].
+    Meta = 1,
+    /// Immutable part of a task: [`crate::task::TaskSpec`] by task id.
+    Spec = 2,
+    /// Changing part of a task: [`crate::task::TaskState`] by task id.
+    Task = 3,
+    /// [`crate::task::Shard`] by (task id, shard index).
+    Shard = 4,
+    /// Pending shards that wait for their time: (due ms, task, shard).
+    Due = 5,
+    /// Pending shards that are due and wait for a slot: (priority, ready since, task, shard).
+    Ready = 6,
+    /// Leased shards: (executor, task, shard).
+    Running = 7,
+    /// Deadlines to first start: (expire ms, task).
+    Expire = 8,
+    /// Children by parent: (parent task, child task).
+    Deps = 9,
+    /// Tasks of a caller, newest first: (caller, created ms descending, task).
+    CallerTasks = 10,
+    /// Tasks by status, newest first: (status, created ms descending, task).
+    StatusTasks = 11,
+    /// Idempotency records: (caller, key).
+    Idempotency = 12,
+    /// Expiry of idempotency records: (expiry ms, caller, key).
+    IdempotencyExpiry = 13,
+    /// Spent nonces of signed mutations: (nonce hash).
+    Nonce = 14,
+    /// Expiry of nonces: (expiry ms, nonce hash).
+    NonceExpiry = 15,
+    /// Tasks by business key: (caller, business key, task).
+    BusinessKey = 16,
+    /// [`crate::executor::Executor`] by executor id.
+    Executor = 17,
+}
+
+impl TableId {
+    /// Every table, in the order of its number.
+    pub const ALL: [TableId; 17] = [
+        TableId::Meta,
+        TableId::Spec,
+        TableId::Task,
+        TableId::Shard,
+        TableId::Due,
+        TableId::Ready,
+        TableId::Running,
+        TableId::Expire,
+        TableId::Deps,
+        TableId::CallerTasks,
+        TableId::StatusTasks,
+        TableId::Idempotency,
+        TableId::IdempotencyExpiry,
+        TableId::Nonce,
+        TableId::NonceExpiry,
+        TableId::BusinessKey,
+        TableId::Executor,
+    ];
+}
+
+/// One row as stored: its key and its encoded value.
+pub type RawRow = (Vec<u8>, Vec<u8>);
+
+/// Read access to the tables. An error is a storage fault (IO, corruption) and stops the node; it never
+/// means "not there".
+pub trait Read {
+    /// What can go wrong in the storage itself.
+    type Error: Debug;
+
+    /// The encoded row at `key`, if there is one.
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// Up to `limit` rows with `from <= key < to`, in key order.
+    fn range_raw(
+        &self,
+        table: TableId,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<RawRow>, Self::Error>;
+
+    /// Decodes a row that [`Write::encode`] wrote. Bytes that do not decode are corruption.
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, Self::Error>;
+}
+
+/// Write access to the tables. A write is visible to every later read through the same value.
+pub trait Write: Read {
+    /// Stores an encoded row.
+    fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error>;
+
+    /// Removes a row; removing what is not there does nothing.
+    fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Self::Error>;
+
+    /// Encodes a row. The same value gives the same bytes on every replica.
+    fn encode<V: Serialize>(&self, value: &V) -> Result<Vec<u8>, Self::Error>;
+
+    /// The running digest of all writes so far.
+    fn digest(&self) -> u64;
+
+    /// Replaces the running digest; only [`WriteExt`] calls it.
+    fn set_digest(&mut self, digest: u64);
+}
+
+/// A typed table: which rows it holds and how they are keyed.
+pub trait Table {
+    /// Its number.
+    const ID: TableId;
+    /// Its key, encoded so that byte order is key order.
+    type Key: TableKey;
+    /// Its row. `()` for pure indexes, which store no bytes at all.
+    type Row: Serialize + DeserializeOwned;
+}
+
+/// Typed reads.
+pub trait ReadExt: Read {
+    /// The row at `key`.
+    fn get<T: Table>(&self, key: &T::Key) -> Result<Option<T::Row>, Self::Error> {
+        match self.get_raw(T::ID, &key.encode())? {
+            None => Ok(None),
+            Some(bytes) => self.decode(&bytes).map(Some),
+        }
+    }
+
+    /// Whether a row exists.
+    fn has<T: Table>(&self, key: &T::Key) -> Result<bool, Self::Error> {
+        Ok(self.get_raw(T::ID, &key.encode())?.is_some())
+    }
+
+    /// Up to `limit` rows with `from <= key < to`, where both ends are encoded key prefixes.
+    fn range<T: Table>(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(T::Key, T::Row)>, Self::Error> {
+        let mut rows = Vec::new();
+        for (key, value) in self.range_raw(T::ID, from, to, limit)? {
+            rows.push((self.decode_key::<T>(&key)?, self.decode(&value)?));
+        }
+        Ok(rows)
+    }
+
+    /// Up to `limit` keys with `from <= key < to`.
+    fn keys<T: Table>(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<T::Key>, Self::Error> {
+        self.range_raw(T::ID, from, to, limit)?
+            .into_iter()
+            .map(|(key, _)| self.decode_key::<T>(&key))
+            .collect()
+    }
+
+    /// Decodes a key; a key that does not decode is reported through the codec as corruption.
+    fn decode_key<T: Table>(&self, bytes: &[u8]) -> Result<T::Key, Self::Error> {
+        match T::Key::decode(bytes) {
+            Some(key) => Ok(key),
+            // An undecodable key is corruption: let the codec say so about the same bytes.
+            None => self.decode::<Unreadable>(bytes).map(|never| match never.0 {}),
+        }
+    }
+}
+
+impl<R: Read + ?Sized> ReadExt for R {}
+
+/// Has no value: asking a codec for it always yields that codec's corruption error.
+#[derive(Debug)]
+struct Unreadable(std::convert::Infallible);
+
+impl<'de> serde::Deserialize<'de> for Unreadable {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        Err(serde::de::Error::custom("key does not decode"))
+    }
+}
+
+/// Typed writes, each folded into the running digest.
+pub trait WriteExt: Write {
+    /// Stores a row.
+    fn put<T: Table>(&mut self, key: &T::Key, row: &T::Row) -> Result<(), Self::Error> {
+        let key = key.encode();
+        let value = if std::mem::size_of::<T::Row>() == 0 { Vec::new() } else { self.encode(row)? };
+        self.set_digest(crate::digest::fold(self.digest(), T::ID, &key, Some(&value)));
+        self.put_raw(T::ID, key, value)
+    }
+
+    /// Removes a row.
+    fn delete<T: Table>(&mut self, key: &T::Key) -> Result<(), Self::Error> {
+        let key = key.encode();
+        self.set_digest(crate::digest::fold(self.digest(), T::ID, &key, None));
+        self.delete_raw(T::ID, key)
+    }
+}
+
+impl<W: Write + ?Sized> WriteExt for W {}
+
+/// Turns rows into bytes for [`MapTables`]. The product's codec lives in `orloj-raft-store`; tests of this
+/// crate bring their own.
+pub trait Codec {
+    /// What can go wrong.
+    type Error: Debug;
+    /// Encodes a row.
+    fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, Self::Error>;
+    /// Decodes a row.
+    fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Self::Error>;
+}
+
+/// The tables as one ordered map in memory, for tests and simulation.
+#[derive(Debug)]
+pub struct MapTables<C> {
+    rows: BTreeMap<(TableId, Vec<u8>), Vec<u8>>,
+    digest: u64,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<C> Clone for MapTables<C> {
+    fn clone(&self) -> Self {
+        MapTables { rows: self.rows.clone(), digest: self.digest, codec: PhantomData }
+    }
+}
+
+impl<C> Default for MapTables<C> {
+    fn default() -> Self {
+        MapTables { rows: BTreeMap::new(), digest: 0, codec: PhantomData }
+    }
+}
+
+impl<C> MapTables<C> {
+    /// Every row of every table, in order; what a snapshot holds.
+    pub fn rows(&self) -> impl Iterator<Item = (&(TableId, Vec<u8>), &Vec<u8>)> {
+        self.rows.iter()
+    }
+}
+
+impl<C: Codec> Read for MapTables<C> {
+    type Error = C::Error;
+
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error> {
+        Ok(self.rows.get(&(table, key.to_vec())).cloned())
+    }
+
+    fn range_raw(
+        &self,
+        table: TableId,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<RawRow>, Self::Error> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        Ok(self
+            .rows
+            .range((table, from.to_vec())..(table, to.to_vec()))
+            .take(limit)
+            .map(|((_, key), value)| (key.clone(), value.clone()))
+            .collect())
+    }
+
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, Self::Error> {
+        C::decode(bytes)
+    }
+}
+
+impl<C: Codec> Write for MapTables<C> {
+    fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error> {
+        self.rows.insert((table, key), value);
+        Ok(())
+    }
+
+    fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Self::Error> {
+        self.rows.remove(&(table, key));
+        Ok(())
+    }
+
+    fn encode<V: Serialize>(&self, value: &V) -> Result<Vec<u8>, Self::Error> {
+        C::encode(value)
+    }
+
+    fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn set_digest(&mut self, digest: u64) {
+        self.digest = digest;
+    }
+}
