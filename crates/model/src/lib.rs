@@ -24,7 +24,9 @@ pub mod key;
 pub mod query;
 pub mod tables;
 pub mod task;
+pub mod time;
 
 pub use apply::{Stamp, apply};
 pub use command::{Batch, Command, Refusal, Reply};
 pub use event::Event;
+pub use time::Clock;

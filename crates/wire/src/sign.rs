@@ -1,0 +1,183 @@
+//! Request signatures: HMAC-SHA256 over ten fixed lines (docs/openapi.md gives the rule and its vectors).
+//!
+//! One function builds the string for signer and verifier alike. The bytes of path, query and
+//! Idempotency-Key are taken as they were sent: nothing is sorted, decoded or normalised.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::{Digest as _, Sha256};
+
+/// The public access key.
+pub const ACCESS_KEY_HEADER: &str = "x-access-key";
+/// Unix seconds, exactly ten digits.
+pub const TIMESTAMP_HEADER: &str = "x-timestamp";
+/// `[A-Za-z0-9_-]{16,64}`, never used twice.
+pub const NONCE_HEADER: &str = "x-nonce";
+/// 64 lower-case hex digits.
+pub const SIGNATURE_HEADER: &str = "x-signature";
+/// The caller's name for the effect that it wants once.
+pub const IDEMPOTENCY_HEADER: &str = "idempotency-key";
+
+/// How far a timestamp may be from the verifier's clock, in seconds.
+pub const TIME_WINDOW_S: i64 = 300;
+/// How long after its timestamp a nonce is remembered, in seconds.
+pub const NONCE_KEEP_S: i64 = 360;
+
+/// Which class of principal signs. A signature of one class never passes for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Label {
+    /// A caller of the OpenAPI.
+    Caller,
+    /// An administrator.
+    Admin,
+    /// Leader and executors among each other.
+    Executor,
+    /// Scheduler replicas among each other.
+    Peer,
+}
+
+impl Label {
+    /// The first signed line.
+    pub fn line(self) -> &'static str {
+        match self {
+            Label::Caller => "ORLOJ1-HMAC-SHA256",
+            Label::Admin => "ORLOJ1-ADMIN-HMAC-SHA256",
+            Label::Executor => "ORLOJ1-EXEC-HMAC-SHA256",
+            Label::Peer => "ORLOJ1-RPC-HMAC-SHA256",
+        }
+    }
+}
+
+/// A secret key: the UTF-8 bytes of the whole displayed string, prefix included. Never printed.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes a displayed secret; an empty or blank one is refused.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        (!text.trim().is_empty()).then_some(Secret(text))
+    }
+
+    /// The displayed string, for the one place that shows or stores it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// The signed parts of a request, as they are on the wire.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    /// The class of the principal.
+    pub label: Label,
+    /// Whom the request is for: the environment of the OpenAPI, or the receiving node or executor.
+    pub audience: &'a str,
+    /// The header `X-Access-Key`.
+    pub access_key: &'a str,
+    /// The header `X-Timestamp`.
+    pub timestamp: &'a str,
+    /// The header `X-Nonce`.
+    pub nonce: &'a str,
+    /// The method in upper case.
+    pub method: &'a str,
+    /// The path as sent, from the first `/` up to `?`.
+    pub path: &'a str,
+    /// The query as sent after the first `?`, else empty.
+    pub query: &'a str,
+    /// The header `Idempotency-Key` as sent, else empty.
+    pub idempotency_key: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl Parts<'_> {
+    /// The ten lines, joined by LF, without a final LF.
+    pub fn canonical(&self) -> String {
+        let digest = hex(&Sha256::digest(self.body));
+        [
+            self.label.line(),
+            self.audience,
+            self.access_key,
+            self.timestamp,
+            self.nonce,
+            self.method,
+            self.path,
+            self.query,
+            self.idempotency_key,
+            &digest,
+        ]
+        .join("\n")
+    }
+
+    /// The signature: 64 lower-case hex digits.
+    pub fn sign(&self, secret: &Secret) -> String {
+        hex(&self.mac(secret).finalize().into_bytes())
+    }
+
+    /// Whether `signature` is this request's, compared in constant time. Only 64 lower-case hex digits pass.
+    pub fn verify(&self, secret: &Secret, signature: &str) -> bool {
+        match unhex(signature) {
+            Some(tag) => self.mac(secret).verify_slice(&tag).is_ok(),
+            None => false,
+        }
+    }
+
+    fn mac(&self, secret: &Secret) -> Hmac<Sha256> {
+        // HMAC takes a key of any length, so the error cannot occur.
+        let mut mac = Hmac::<Sha256>::new_from_slice(secret.0.as_bytes()).expect("HMAC takes any key length");
+        mac.update(self.canonical().as_bytes());
+        mac
+    }
+}
+
+/// Lower-case hex.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        text.push(DIGITS[usize::from(byte >> 4)] as char);
+        text.push(DIGITS[usize::from(byte & 15)] as char);
+    }
+    text
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let text = text.as_bytes();
+    if text.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = (digit(pair[0])? << 4) | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// A fresh nonce: 128 bits from the operating system, in hex.
+pub fn new_nonce() -> String {
+    let mut bytes = [0; 16];
+    // Without random numbers from the operating system nothing can be signed safely.
+    getrandom::fill(&mut bytes).expect("the operating system supplies random numbers");
+    hex(&bytes)
+}
+
+/// SHA-256, for fingerprints.
+pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
