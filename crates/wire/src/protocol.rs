@@ -39,7 +39,8 @@ pub mod base64_bytes {
 
     /// The same for bytes that may be absent.
     pub mod option {
-        use super::{Engine as _, STANDARD};
+        use base64::Engine as _;
+        use base64::engine::general_purpose::STANDARD;
         use serde::{Deserialize, Deserializer, Serializer};
 
         /// Writes bytes as base64, or null.
