@@ -1,0 +1,34 @@
+# The commands of daily work. `make` alone lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup dev test fmt lint bench jepsen
+
+# The cluster that `make dev` runs; its folder is kept between runs.
+DEV_ARGS ?=
+
+help: ## List these commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
+
+setup: ## Check the build tools and install what is missing (Debian, Ubuntu)
+	@scripts/setup.sh
+
+dev: setup ## Build Orloj and run the demo cluster; Ctrl-C stops it
+	@. scripts/env.sh; cargo build --workspace --bins; exec "$$CARGO_TARGET_DIR/debug/orloj" dev $(DEV_ARGS)
+
+test: ## Run every check that CI runs
+	@scripts/test.sh
+
+fmt: ## Format the code
+	@. scripts/env.sh; cargo fmt --all
+
+lint: setup ## Run clippy, the dependency rules and the rules on the source text
+	@scripts/lint.sh; . scripts/env.sh; cargo test -p orloj-tests --test tidy --quiet
+
+bench: setup ## Measure lateness and failover on a real cluster and print the figures
+	@. scripts/env.sh; cargo build --workspace --all-targets; \
+	ORLOJ_LONG=1 cargo test --workspace --test cluster -- --test-threads=1 --nocapture figures
+
+jepsen: setup ## Run the whole-cluster fault tests in their long form
+	@. scripts/env.sh; cargo build --workspace --all-targets; \
+	ORLOJ_LONG=1 cargo test --workspace --test cluster -- --test-threads=1 --nocapture
