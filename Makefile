@@ -23,7 +23,7 @@ fmt: ## Format the code
 	@. scripts/env.sh; cargo fmt --all
 
 lint: setup ## Run clippy, the dependency rules and the rules on the source text
-	@scripts/lint.sh; . scripts/env.sh; cargo test -p orloj-tests --test tidy --quiet
+	@scripts/lint.sh; . scripts/env.sh; cargo test --workspace --test tidy --quiet
 
 bench: setup ## Measure lateness and failover on a real cluster and print the figures
 	@. scripts/env.sh; cargo build --workspace --all-targets; \
