@@ -7,5 +7,18 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 pub mod codec;
+pub mod config;
+pub mod failure;
+pub mod status;
+pub mod store;
 pub mod stored;
+pub mod tables;
+pub mod transport;
 pub mod types;
+
+pub use config::Options;
+pub use failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError, RpcError};
+pub use status::{Checkpoint, Leadership, MemberInfo, NodeState, NodeStatus, Role};
+pub use store::{Applied, AppliedEvents, Store};
+pub use tables::View;
+pub use transport::{RpcEnvelope, RpcKind, Transport, TransportError};
