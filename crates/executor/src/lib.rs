@@ -1,1 +1,32 @@
-//! placeholder
+//! The executor: takes attempts from the leader, runs their handlers and brings the outcomes back.
+//!
+//! ```text
+//!  leader ── signed push ──▶ intake ──▶ book (queue ▸ slots) ──▶ attempt ──▶ handler
+//!    ▲                                                             │ ended
+//!    └── reports, heartbeats, saves ◀── leader client ◀── outbox ◀─┴─ journal (fsync)
+//! ```
+//!
+//! What an executor promises:
+//! - An attempt that it has seen is not started again, however often it is pushed.
+//! - A push of an older round than it has seen is refused, also after a restart.
+//! - An outcome is on disk before it is reported, and is reported until it is acknowledged.
+//! - Work that succeeded here within the dedupe window is answered from memory, also after a restart.
+//! - An attempt is reported as cancelled or timed out only when its handler has really stopped.
+//!
+//! What it does not promise: that a handler runs once. A machine that dies between a handler's effect and
+//! the record of its outcome leaves nobody who knows; the handler makes itself idempotent with the
+//! business key that every attempt carries.
+//!
+//! The pure core is [`book`](self) and [`ledger`](self): plain data without clock, disk or socket. The
+//! shells around it act. A program gives [`Service::start`] its [`Options`] and [`Handlers`].
+
+mod context;
+mod error;
+mod handler;
+mod options;
+mod service;
+
+pub use error::{Error, OptionsError};
+pub use handler::{AttemptContext, Handler, HandlerError, HandlerOutput, Handlers, SaveError};
+pub use options::{HandlersOptions, HttpOptions, LogOptions, Options, SecretText, ShellOptions};
+pub use service::{Handle, Service};
