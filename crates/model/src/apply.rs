@@ -1,11 +1,27 @@
-//! The one function that changes replicated state. Being written: the signatures are final.
+//! The one function that changes replicated state.
+//!
+//! This file only routes; each group of commands has a file of its own. A command checks everything that
+//! it believes first and changes rows after, so a refusal leaves no trace.
+
+mod cancel;
+mod context;
+mod executor;
+mod finish;
+mod grant;
+mod save;
+mod submit;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Batch, Reply};
+use crate::command::{Batch, Command, Refusal, Reply};
 use crate::event::Event;
 use crate::id::{Millis, NodeId, Round};
-use crate::tables::Write;
+use crate::key::Single;
+use crate::schema::MetaTable;
+use crate::tables::{ReadExt as _, Write, WriteExt as _};
+
+use context::Context;
+pub use submit::{IDEMPOTENCY_TTL_MS, SWEEP_PER_COMMAND};
 
 /// What an entry is stamped with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +30,7 @@ pub struct Stamp {
     pub index: u64,
     /// The cluster's time: the greatest leader clock of any entry so far. Never goes back.
     pub now_ms: Millis,
-    /// The round in which the leader proposed the entry.
+    /// The round in which the leader proposed the entry; 0 when it named none.
     pub round: Round,
 }
 
@@ -37,6 +53,73 @@ pub fn apply<T: Write>(
     batch: &Batch,
     events: &mut Vec<Event>,
 ) -> Result<Vec<Reply>, T::Error> {
-    let _ = (tables, index, events);
-    Ok(batch.changes.iter().map(|_| Reply::Done).collect())
+    let before = tables.get::<MetaTable>(&Single)?.unwrap_or_default();
+    let now_ms = before.now_ms.max(batch.now_ms);
+    let meta = Meta { now_ms, ..before.clone() };
+    let stamp = Stamp { index, now_ms, round: batch.round };
+    let mut cx = Context { tables, stamp, meta, events };
+    let mut replies = Vec::with_capacity(batch.changes.len());
+    for change in &batch.changes {
+        replies.push(route(&mut cx, change)?);
+    }
+    let meta = cx.meta;
+    if meta != before {
+        tables.put::<MetaTable>(&Single, &meta)?;
+    }
+    Ok(replies)
+}
+
+fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, T::Error> {
+    if of_the_round(command) && cx.stamp.round != cx.meta.round {
+        return Ok(Reply::Refused(Refusal::StaleRound { current: cx.meta.round }));
+    }
+    match command {
+        Command::BeginRound { leader } => Ok(begin_round(cx, *leader)),
+        Command::Submit(submit) => submit::submit(cx, submit),
+        Command::MakeReady { shard } => grant::make_ready(cx, (*shard).into()),
+        Command::Grant { shard, attempt, executor, incarnation } => {
+            grant::grant(cx, (*shard).into(), *attempt, executor, *incarnation)
+        }
+        Command::Report(report) => finish::report(cx, report),
+        Command::Requeue { shard, fence, message } => finish::requeue(cx, (*shard).into(), *fence, message),
+        Command::Lose { shard, fence, chance } => finish::lose(cx, (*shard).into(), *fence, *chance),
+        Command::TimeOut { shard, fence, chance } => finish::time_out(cx, (*shard).into(), *fence, *chance),
+        Command::Expire { task } => cancel::expire(cx, *task),
+        Command::Cancel { task, caller, claim } => cancel::cancel(cx, *task, caller.as_ref(), claim.as_ref()),
+        Command::Save { shard, fence, progress, checkpoint } => {
+            save::save(cx, (*shard).into(), *fence, progress.as_ref(), checkpoint.as_deref())
+        }
+        Command::RegisterExecutor(registration) => executor::register(cx, registration),
+        Command::ExecutorGone { executor, incarnation } => executor::gone(cx, executor, *incarnation),
+        Command::Drain { executor, on } => executor::drain(cx, executor, *on),
+        Command::ExecutorLeft { executor, incarnation } => executor::left(cx, executor, *incarnation),
+    }
+}
+
+/// The leader's own commands: they hold only in the round in which they were decided.
+fn of_the_round(command: &Command) -> bool {
+    match command {
+        Command::MakeReady { .. }
+        | Command::Grant { .. }
+        | Command::Requeue { .. }
+        | Command::Lose { .. }
+        | Command::TimeOut { .. }
+        | Command::Expire { .. }
+        | Command::RegisterExecutor(_)
+        | Command::ExecutorGone { .. }
+        | Command::ExecutorLeft { .. } => true,
+        Command::BeginRound { .. }
+        | Command::Submit(_)
+        | Command::Report(_)
+        | Command::Cancel { .. }
+        | Command::Save { .. }
+        | Command::Drain { .. } => false,
+    }
+}
+
+fn begin_round<T: Write>(cx: &mut Context<'_, T>, leader: NodeId) -> Reply {
+    cx.meta.round += 1;
+    cx.meta.leader = leader;
+    cx.events.push(Event::RoundBegan { round: cx.meta.round, leader });
+    Reply::Round(cx.meta.round)
 }

@@ -22,6 +22,7 @@ pub mod executor;
 pub mod id;
 pub mod key;
 pub mod query;
+pub mod schema;
 pub mod tables;
 pub mod task;
 pub mod time;

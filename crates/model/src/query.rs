@@ -1,1 +1,151 @@
-//! Reads over the tables, by index.
+//! Reads over the tables, by index. Nothing here scans a table; each page is bounded by its caller.
+
+use crate::apply::Meta;
+use crate::executor::Executor;
+use crate::id::{CallerId, ExecutorId, Millis, TaskId};
+use crate::key::{
+    CallerTaskKey, DueKey, KeyWriter, ReadyKey, RunningKey, ShardKey, Single, StatusTaskKey, TableKey as _,
+    TimeKey, after_prefix,
+};
+use crate::schema::{
+    CallerTasksTable, DueTable, ExecutorTable, ExpireTable, MetaTable, ReadyTable, RunningRow, RunningTable,
+    ShardTable, SpecTable, StatusTasksTable, TaskTable,
+};
+use crate::tables::{Read, ReadExt as _};
+use crate::task::{Shard, Status, TaskSpec, TaskState};
+
+/// A task, whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskView {
+    /// Its id.
+    pub id: TaskId,
+    /// What was asked for.
+    pub spec: TaskSpec,
+    /// Where it stands.
+    pub state: TaskState,
+    /// Its shards, in order.
+    pub shards: Vec<Shard>,
+}
+
+/// Where a page of a list ended: the next one begins after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    /// When the last task of the page was created.
+    pub created_at: Millis,
+    /// The last task of the page.
+    pub task: TaskId,
+}
+
+/// The state machine's own row.
+pub fn meta<R: Read>(tables: &R) -> Result<Meta, R::Error> {
+    Ok(tables.get::<MetaTable>(&Single)?.unwrap_or_default())
+}
+
+/// A task, whole.
+pub fn task<R: Read>(tables: &R, id: TaskId) -> Result<Option<TaskView>, R::Error> {
+    let Some(state) = tables.get::<TaskTable>(&id)? else { return Ok(None) };
+    let Some(spec) = tables.get::<SpecTable>(&id)? else { return Ok(None) };
+    let mut shards = Vec::with_capacity(usize::from(state.shards));
+    for shard in 0..state.shards {
+        if let Some(shard) = tables.get::<ShardTable>(&ShardKey { task: id, shard })? {
+            shards.push(shard);
+        }
+    }
+    Ok(Some(TaskView { id, spec, state, shards }))
+}
+
+/// A caller's tasks, newest first, of one status or of all; at most `limit`, after `after`.
+pub fn tasks_of<R: Read>(
+    tables: &R,
+    caller: &CallerId,
+    status: Option<Status>,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<Vec<TaskId>, R::Error> {
+    let prefix = KeyWriter::default().text(caller.as_str());
+    match status {
+        None => {
+            let prefix = prefix.finish();
+            let from = after.map(|Cursor { created_at, task }| {
+                next(CallerTaskKey { caller: caller.clone(), created_at, task }.encode())
+            });
+            let from = from.unwrap_or_else(|| prefix.clone());
+            let keys = tables.keys::<CallerTasksTable>(&from, &after_prefix(&prefix), limit)?;
+            Ok(keys.into_iter().map(|key| key.task).collect())
+        }
+        Some(status) => {
+            let prefix = prefix.byte(status as u8).finish();
+            let from = after.map(|Cursor { created_at, task }| {
+                next(StatusTaskKey { caller: caller.clone(), status, created_at, task }.encode())
+            });
+            let from = from.unwrap_or_else(|| prefix.clone());
+            let keys = tables.keys::<StatusTasksTable>(&from, &after_prefix(&prefix), limit)?;
+            Ok(keys.into_iter().map(|key| key.task).collect())
+        }
+    }
+}
+
+/// Every executor ever registered. Their number is bounded by the fleet, not by the load.
+pub fn executors<R: Read>(tables: &R) -> Result<Vec<Executor>, R::Error> {
+    let rows = tables.range::<ExecutorTable>(&[], &after_prefix(&[]), usize::MAX)?;
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+/// One executor.
+pub fn executor<R: Read>(tables: &R, id: &ExecutorId) -> Result<Option<Executor>, R::Error> {
+    tables.get::<ExecutorTable>(id)
+}
+
+/// Shards that wait for their time and are due before `until`, in order; at most `limit`, after `after`.
+pub fn due<R: Read>(
+    tables: &R,
+    after: Option<DueKey>,
+    until: Millis,
+    limit: usize,
+) -> Result<Vec<DueKey>, R::Error> {
+    let from = after.map(|key| next(key.encode())).unwrap_or_default();
+    tables.keys::<DueTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
+}
+
+/// Shards in the waiting room, most urgent first; at most `limit`, after `after`.
+pub fn ready<R: Read>(tables: &R, after: Option<ReadyKey>, limit: usize) -> Result<Vec<ReadyKey>, R::Error> {
+    let from = after.map(|key| next(key.encode())).unwrap_or_default();
+    tables.keys::<ReadyTable>(&from, &after_prefix(&[]), limit)
+}
+
+/// Leases in force, by executor; at most `limit`, after `after`.
+pub fn running<R: Read>(
+    tables: &R,
+    after: Option<&RunningKey>,
+    limit: usize,
+) -> Result<Vec<(RunningKey, RunningRow)>, R::Error> {
+    let from = after.map(|key| next(key.encode())).unwrap_or_default();
+    tables.range::<RunningTable>(&from, &after_prefix(&[]), limit)
+}
+
+/// Leases of one executor; at most `limit`.
+pub fn running_on<R: Read>(
+    tables: &R,
+    executor: &ExecutorId,
+    limit: usize,
+) -> Result<Vec<(RunningKey, RunningRow)>, R::Error> {
+    let prefix = KeyWriter::default().text(executor.as_str()).finish();
+    tables.range::<RunningTable>(&prefix, &after_prefix(&prefix), limit)
+}
+
+/// Deadlines to first start before `until`, in order; at most `limit`, after `after`.
+pub fn expiring<R: Read>(
+    tables: &R,
+    after: Option<TimeKey>,
+    until: Millis,
+    limit: usize,
+) -> Result<Vec<TimeKey>, R::Error> {
+    let from = after.map(|key| next(key.encode())).unwrap_or_default();
+    tables.keys::<ExpireTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
+}
+
+/// The smallest key after this one.
+fn next(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}

@@ -302,12 +302,20 @@ pub struct TaskState {
     pub finished_at: Option<Millis>,
     /// A cancel was asked for while it ran.
     pub cancel_requested: bool,
+    /// The priority, again, for the ready index.
+    pub priority: u8,
+    /// The deadline to first start, while it is in the expiry index.
+    pub expire_at: Option<Millis>,
     /// Parents that have not ended yet.
     pub unmet: u16,
+    /// How many shards it has.
+    pub shards: u16,
     /// Shards that hold a lease.
     pub running: u16,
     /// Shards that succeeded.
     pub succeeded: u16,
+    /// Shards that failed for good.
+    pub failed: u16,
 }
 
 /// How far a handler says that it is.
@@ -378,6 +386,8 @@ pub struct Attempt {
     pub outcome: Option<Outcome>,
     /// In the handler's or the leader's words.
     pub message: Option<String>,
+    /// What its executor reported after the lease was over; without effect.
+    pub late_outcome: Option<Outcome>,
 }
 
 /// Where a shard stands.
@@ -414,8 +424,6 @@ pub struct Shard {
     pub failures: u32,
     /// Attempts lost with their executor.
     pub losses: u32,
-    /// Reports that came for an attempt that was over.
-    pub late_reports: u32,
     /// The handler's last word on how far it is.
     pub progress: Option<Progress>,
     /// Saved by the handler, handed to the next attempt.
