@@ -75,6 +75,10 @@ pub enum Schema {
     RpcReply = 12,
     /// The state database's own bookkeeping.
     StateMeta = 13,
+    /// The digests at the last checkpoints.
+    Checkpoints = 14,
+    /// Which directory holds the state database.
+    StatePointer = 15,
 }
 
 impl Schema {
@@ -97,7 +101,9 @@ impl Schema {
             | Schema::SnapshotMeta
             | Schema::Identity
             | Schema::Guard
-            | Schema::StateMeta => META_LIMIT,
+            | Schema::StateMeta
+            | Schema::Checkpoints
+            | Schema::StatePointer => META_LIMIT,
         }
     }
 }
@@ -203,6 +209,28 @@ pub fn decode<T: DeserializeOwned>(schema: Schema, bytes: &[u8]) -> Result<T, Co
         .map_err(|error| CodecError::Decode { schema, reason: error.to_string() })
 }
 
+/// Bytes that a value takes inside a frame, without encoding it.
+///
+/// # Errors
+/// [`CodecError::Encode`] when that is above the limit of its kind.
+pub fn encoded_size<T: Serialize + ?Sized>(schema: Schema, value: &T) -> Result<u64, CodecError> {
+    options(schema.limit())
+        .serialized_size(value)
+        .map_err(|error| CodecError::Encode { schema, reason: error.to_string() })
+}
+
+/// Decodes a row of a table. Rows without fields, those of pure indexes, have no bytes and no frame.
+///
+/// # Errors
+/// As [`decode`]; also when a row that has fields has no bytes.
+pub fn decode_row<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    if !bytes.is_empty() {
+        return decode(Schema::Row, bytes);
+    }
+    let empty = options(0).deserialize(bytes);
+    empty.map_err(|error| CodecError::Decode { schema: Schema::Row, reason: error.to_string() })
+}
+
 /// Checks the frame around a payload and takes it off.
 fn payload(schema: Schema, bytes: &[u8]) -> Result<&[u8], CodecError> {
     let actual = bytes.len() as u64;
@@ -247,7 +275,7 @@ impl orloj_model::tables::Codec for Bincode {
     }
 
     fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, CodecError> {
-        decode(Schema::Row, bytes)
+        decode_row(bytes)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong for those who use a [`Store`](crate::Store).
 
+use std::{fmt, io};
+
 use orloj_model::id::NodeId;
 
 use crate::config::OptionError;
@@ -175,3 +177,27 @@ pub enum RpcError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct StorageFault(pub String);
+
+impl StorageFault {
+    /// An operation of the file system or of the database failed.
+    pub(crate) fn io(action: &str, cause: &dyn fmt::Display) -> Self {
+        StorageFault(format!("cannot {action}: {cause}"))
+    }
+
+    /// What was read is not what can have been written.
+    pub(crate) fn corrupt(what: &str, cause: &dyn fmt::Display) -> Self {
+        StorageFault(format!("{what} is damaged: {cause}"))
+    }
+}
+
+impl From<StorageFault> for io::Error {
+    fn from(fault: StorageFault) -> Self {
+        io::Error::other(fault)
+    }
+}
+
+impl From<StorageFault> for OpenError {
+    fn from(fault: StorageFault) -> Self {
+        OpenError::Storage(fault.0)
+    }
+}

@@ -1,44 +1,120 @@
 //! The model's tables on RocksDB.
+//!
+//! All tables share one column family, told apart by the beginning of their keys: `[group u32][table u8]`,
+//! then the model's own key. One column family is one memtable and one write-ahead log, so that a batch is
+//! atomic, a checkpoint needs one flush, and no table holds back the log of another. The group is 0 until
+//! several Raft groups share a node. Table 0 is the store's own bookkeeping (see [`state`]).
+
+mod overlay;
+mod state;
+
+use std::sync::Arc;
 
 use orloj_model::tables::{RawRow, Read, TableId};
+use rocksdb::{DB, ReadOptions, SnapshotWithThreadMode};
+use self_cell::self_cell;
 use serde::de::DeserializeOwned;
 
+use crate::codec;
 use crate::failure::StorageFault;
+
+pub use overlay::Overlay;
+pub use state::{Changed, Position, StateDb};
+
+/// Bytes in front of the model's key: group and table.
+const PREFIX: usize = 5;
+const GROUP: u32 = 0;
+
+/// The key of a row in the database.
+fn full_key(table: u8, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(PREFIX + key.len());
+    full.extend_from_slice(&GROUP.to_be_bytes());
+    full.push(table);
+    full.extend_from_slice(key);
+    full
+}
+
+type DbSnapshot<'a> = SnapshotWithThreadMode<'a, DB>;
+
+self_cell!(
+    /// A snapshot together with the database that it belongs to.
+    struct Pinned {
+        owner: Arc<DB>,
+        #[covariant]
+        dependent: DbSnapshot,
+    }
+);
 
 /// The tables at one applied index. Cheap to clone.
 #[derive(Clone)]
-pub struct View {}
+pub struct View {
+    cut: Arc<Cut>,
+}
+
+struct Cut {
+    pinned: Pinned,
+    applied: u64,
+    digest: u64,
+}
 
 impl View {
-    /// Index of the last entry whose changes it shows.
+    /// What the database holds now; `applied` and `digest` must be what it says of itself.
+    pub(crate) fn of(db: &Arc<DB>, applied: u64, digest: u64) -> View {
+        let pinned = Pinned::new(Arc::clone(db), |db| db.snapshot());
+        View { cut: Arc::new(Cut { pinned, applied, digest }) }
+    }
+
+    /// Index of the last entry whose changes it shows; 0 before the first.
     pub fn applied(&self) -> u64 {
-        0
+        self.cut.applied
     }
 
     /// The running digest of everything up to there.
     pub fn digest(&self) -> u64 {
-        0
+        self.cut.digest
     }
 }
 
 impl Read for View {
     type Error = StorageFault;
 
-    fn get_raw(&self, _table: TableId, _key: &[u8]) -> Result<Option<Vec<u8>>, StorageFault> {
-        Ok(None)
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StorageFault> {
+        let snapshot = self.cut.pinned.borrow_dependent();
+        snapshot.get(full_key(table as u8, key)).map_err(|error| StorageFault::io("read a row", &error))
     }
 
     fn range_raw(
         &self,
-        _table: TableId,
-        _from: &[u8],
-        _to: &[u8],
-        _limit: usize,
+        table: TableId,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
     ) -> Result<Vec<RawRow>, StorageFault> {
-        Ok(Vec::new())
+        let mut rows = Vec::new();
+        let (from, to) = (full_key(table as u8, from), full_key(table as u8, to));
+        if from >= to || limit == 0 {
+            return Ok(rows);
+        }
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to);
+        let mut iterator = self.cut.pinned.borrow_dependent().raw_iterator_opt(options);
+        iterator.seek(&from);
+        while let Some((key, value)) = iterator.item() {
+            rows.push((key[PREFIX..].to_vec(), value.to_vec()));
+            if rows.len() == limit {
+                break;
+            }
+            iterator.next();
+        }
+        iterator.status().map_err(|error| StorageFault::io("read a range", &error))?;
+        Ok(rows)
     }
 
-    fn decode<V: DeserializeOwned>(&self, _bytes: &[u8]) -> Result<V, StorageFault> {
-        Err(StorageFault(String::new()))
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, StorageFault> {
+        decode_row(bytes)
     }
+}
+
+fn decode_row<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, StorageFault> {
+    codec::decode_row(bytes).map_err(|error| StorageFault::corrupt("a row", &error))
 }

@@ -1,0 +1,147 @@
+//! The tables while entries are applied: what is on disk with the writes of this apply on top.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use orloj_model::tables::{RawRow, Read, TableId, Write};
+use rocksdb::{DB, DBRawIterator, ReadOptions, WriteBatch};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{PREFIX, decode_row, full_key};
+use crate::codec::{self, Schema};
+use crate::failure::StorageFault;
+
+/// Writes that are not on disk yet, in front of the database; reads see both.
+pub struct Overlay {
+    base: Arc<DB>,
+    /// By full key; `None` removes.
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    bytes: usize,
+    digest: u64,
+}
+
+impl Overlay {
+    /// No writes yet, over a database whose running digest is `digest`.
+    pub fn new(base: Arc<DB>, digest: u64) -> Self {
+        Overlay { base, writes: BTreeMap::new(), bytes: 0, digest }
+    }
+
+    /// Bytes of keys and values written so far, repeated writes counted each time.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds every write to a batch.
+    pub fn fill(&self, batch: &mut WriteBatch) {
+        for (key, value) in &self.writes {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            }
+        }
+    }
+
+    fn write(&mut self, table: TableId, key: &[u8], value: Option<Vec<u8>>) {
+        let key = full_key(table as u8, key);
+        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+        self.writes.insert(key, value);
+    }
+}
+
+impl Read for Overlay {
+    type Error = StorageFault;
+
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StorageFault> {
+        let key = full_key(table as u8, key);
+        match self.writes.get(&key) {
+            Some(value) => Ok(value.clone()),
+            None => self.base.get(key).map_err(|error| StorageFault::io("read a row", &error)),
+        }
+    }
+
+    fn range_raw(
+        &self,
+        table: TableId,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<RawRow>, StorageFault> {
+        let (from, to) = (full_key(table as u8, from), full_key(table as u8, to));
+        if from >= to || limit == 0 {
+            return Ok(Vec::new());
+        }
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to.clone());
+        let mut stored = self.base.raw_iterator_opt(options);
+        stored.seek(&from);
+        let written = self.writes.range((Bound::Included(from), Bound::Excluded(to)));
+        let rows = merge(&mut stored, written, limit);
+        stored.status().map_err(|error| StorageFault::io("read a range", &error))?;
+        Ok(rows)
+    }
+
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, StorageFault> {
+        decode_row(bytes)
+    }
+}
+
+/// The first `limit` rows of both, in key order; a written key hides the stored one.
+fn merge<'a>(
+    stored: &mut DBRawIterator<'_>,
+    written: impl Iterator<Item = (&'a Vec<u8>, &'a Option<Vec<u8>>)>,
+    limit: usize,
+) -> Vec<RawRow> {
+    let mut rows = Vec::new();
+    for (key, value) in written {
+        // Stored rows in front of the written key, then the stored row that it hides.
+        while rows.len() < limit
+            && let Some((stored_key, stored_value)) = stored.item()
+            && stored_key < key.as_slice()
+        {
+            rows.push((stored_key[PREFIX..].to_vec(), stored_value.to_vec()));
+            stored.next();
+        }
+        if rows.len() == limit {
+            return rows;
+        }
+        if stored.key() == Some(key.as_slice()) {
+            stored.next();
+        }
+        if let Some(value) = value {
+            rows.push((key[PREFIX..].to_vec(), value.clone()));
+        }
+    }
+    while rows.len() < limit
+        && let Some((key, value)) = stored.item()
+    {
+        rows.push((key[PREFIX..].to_vec(), value.to_vec()));
+        stored.next();
+    }
+    rows
+}
+
+impl Write for Overlay {
+    fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), StorageFault> {
+        self.write(table, &key, Some(value));
+        Ok(())
+    }
+
+    fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), StorageFault> {
+        self.write(table, &key, None);
+        Ok(())
+    }
+
+    fn encode<V: Serialize>(&self, value: &V) -> Result<Vec<u8>, StorageFault> {
+        codec::encode(Schema::Row, value).map_err(|error| StorageFault::corrupt("a row", &error))
+    }
+
+    fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn set_digest(&mut self, digest: u64) {
+        self.digest = digest;
+    }
+}

@@ -1,0 +1,210 @@
+//! The state database: the tables and, in the same write, how far the log has been applied to them.
+//!
+//! Its write-ahead log is on but never synced. A killed process loses nothing; after a loss of power the
+//! database is what it was at some earlier entry, and the entries after it are applied again from the log.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options, WriteBatch, WriteOptions};
+use serde::{Deserialize, Serialize};
+
+use super::{Overlay, View, full_key};
+use crate::codec::{self, Schema};
+use crate::failure::StorageFault;
+use crate::status::Checkpoint;
+use crate::stored::{StoredLogId, StoredMembership};
+use crate::types::{LogId, LoggedMembership};
+
+/// The table number of the store's own rows; the model's tables start at 1.
+const BOOKKEEPING: u8 = 0;
+const POSITION_KEY: &[u8] = b"position";
+const MEMBERSHIP_KEY: &[u8] = b"membership";
+const CHECKPOINTS_KEY: &[u8] = b"checkpoints";
+
+/// The digest is kept at every multiple of this many entries.
+const CHECKPOINT_EVERY: u64 = 256;
+/// So many checkpoints are remembered: at 100 entries a second, about three minutes.
+const CHECKPOINTS_KEPT: usize = 64;
+
+const MIB: usize = 1 << 20;
+
+/// The stored form of where the database stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct StoredPosition {
+    applied: Option<StoredLogId>,
+    digest: u64,
+}
+
+/// How far the log has been applied, and what came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The last entry applied.
+    pub applied: Option<LogId>,
+    /// The last membership applied.
+    pub membership: LoggedMembership,
+    /// The running digest.
+    pub digest: u64,
+    /// The digests at the last checkpoints, oldest first.
+    pub checkpoints: Vec<Checkpoint>,
+}
+
+impl Position {
+    /// Index of the last entry applied; 0 before the first.
+    pub fn index(&self) -> u64 {
+        self.applied.as_ref().map_or(0, |id| id.index)
+    }
+
+    /// Takes note that `id` has been applied with this digest. Answers whether that made a checkpoint.
+    pub fn advance(&mut self, id: LogId, digest: u64) -> bool {
+        self.digest = digest;
+        let index = id.index;
+        self.applied = Some(id);
+        let due = index > 0 && index.is_multiple_of(CHECKPOINT_EVERY);
+        if due {
+            let surplus = (self.checkpoints.len() + 1).saturating_sub(CHECKPOINTS_KEPT);
+            self.checkpoints.drain(..surplus);
+            self.checkpoints.push(Checkpoint { index, digest });
+        }
+        due
+    }
+}
+
+/// An open state database.
+#[derive(Clone)]
+pub struct StateDb {
+    db: Arc<DB>,
+}
+
+impl StateDb {
+    /// Opens the database in `dir`, which may be empty.
+    ///
+    /// # Errors
+    /// IO, or a damaged database.
+    pub fn open(dir: &Path) -> Result<StateDb, StorageFault> {
+        let db = DB::open(&options(), dir)
+            .map_err(|error| StorageFault::io(&format!("open {}", dir.display()), &error))?;
+        Ok(StateDb { db: Arc::new(db) })
+    }
+
+    /// The database itself, for checkpoints.
+    pub fn raw(&self) -> &Arc<DB> {
+        &self.db
+    }
+
+    /// Where it stands.
+    ///
+    /// # Errors
+    /// IO or corruption.
+    pub fn position(&self) -> Result<Position, StorageFault> {
+        let stored: StoredPosition = self.read(POSITION_KEY, Schema::StateMeta)?.unwrap_or_default();
+        let membership: Option<StoredMembership> = self.read(MEMBERSHIP_KEY, Schema::Membership)?;
+        let membership = match membership {
+            None => LoggedMembership::default(),
+            Some(stored) => stored
+                .try_into()
+                .map_err(|error| StorageFault::corrupt("the applied membership", &error))?,
+        };
+        Ok(Position {
+            applied: stored.applied.map(LogId::from),
+            membership,
+            digest: stored.digest,
+            checkpoints: self.read(CHECKPOINTS_KEY, Schema::Checkpoints)?.unwrap_or_default(),
+        })
+    }
+
+    /// Writes what entries changed together with where the database then stands, in one batch.
+    ///
+    /// # Errors
+    /// IO. Nothing of the batch has been written then, and the database must not be used any more.
+    pub fn commit(&self, writes: &Overlay, position: &Position, what: Changed) -> Result<(), StorageFault> {
+        let mut batch = WriteBatch::default();
+        writes.fill(&mut batch);
+        let stored = StoredPosition {
+            applied: position.applied.as_ref().map(StoredLogId::from),
+            digest: position.digest,
+        };
+        put(&mut batch, POSITION_KEY, Schema::StateMeta, &stored)?;
+        if what.membership {
+            let stored = StoredMembership::from(&position.membership);
+            put(&mut batch, MEMBERSHIP_KEY, Schema::Membership, &stored)?;
+        }
+        if what.checkpoints {
+            put(&mut batch, CHECKPOINTS_KEY, Schema::Checkpoints, &position.checkpoints)?;
+        }
+        let mut unsynced = WriteOptions::default();
+        unsynced.set_sync(false);
+        self.db
+            .write_opt(batch, &unsynced)
+            .map_err(|error| StorageFault::io("write applied entries", &error))
+    }
+
+    /// A view of what it holds now.
+    pub fn view(&self, position: &Position) -> View {
+        View::of(&self.db, position.index(), position.digest)
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(
+        &self,
+        key: &[u8],
+        schema: Schema,
+    ) -> Result<Option<T>, StorageFault> {
+        let bytes = self
+            .db
+            .get(full_key(BOOKKEEPING, key))
+            .map_err(|error| StorageFault::io("read the applied position", &error))?;
+        bytes
+            .map(|bytes| codec::decode(schema, &bytes))
+            .transpose()
+            .map_err(|error| StorageFault::corrupt("the applied position", &error))
+    }
+}
+
+/// Which parts of a [`Position`] besides the index and the digest have changed since the last write.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Changed {
+    /// The membership.
+    pub membership: bool,
+    /// The checkpoints.
+    pub checkpoints: bool,
+}
+
+fn put<T: Serialize>(
+    batch: &mut WriteBatch,
+    key: &[u8],
+    schema: Schema,
+    value: &T,
+) -> Result<(), StorageFault> {
+    let bytes = codec::encode(schema, value)
+        .map_err(|error| StorageFault::corrupt("the applied position", &error))?;
+    batch.put(full_key(BOOKKEEPING, key), bytes);
+    Ok(())
+}
+
+fn options() -> Options {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(&Cache::new_lru_cache(64 * MIB));
+    blocks.set_bloom_filter(10.0, false);
+    blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_block_based_table_factory(&blocks);
+    options.set_write_buffer_size(32 * MIB);
+    options.set_max_write_buffer_number(4);
+    // Most reads of an apply ask for rows that are not there, or were written a moment ago.
+    options.set_memtable_prefix_bloom_ratio(0.02);
+    options.set_memtable_whole_key_filtering(true);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_max_total_wal_size(128 * MIB as u64);
+    options.set_max_background_jobs(2);
+    options.set_max_open_files(512);
+    options.set_bytes_per_sync(MIB as u64);
+    // The due and ready tables are queues: rows come and go at their heads. Files full of removals are
+    // compacted early, so that a scan from the head stays short.
+    options.add_compact_on_deletion_collector_factory(1024, 512, 0.5);
+    options.set_keep_log_file_num(4);
+    options.set_max_log_file_size(16 * MIB);
+    options
+}
