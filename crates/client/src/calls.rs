@@ -1,0 +1,186 @@
+//! The calls of the API, one method each.
+
+use std::time::Duration;
+
+use orloj_wire::rest::{
+    AddMember, Attempts, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS, MemberChanged,
+    Submit, Submitted, Task, TaskPage, Transfer, Transferred,
+};
+use orloj_wire::sign;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::send::{Call, Client};
+
+/// How long one long poll of [`Client::wait`] lasts.
+const POLL: Duration = Duration::from_secs(20);
+
+/// Which tasks to list.
+#[derive(Debug, Clone, Default)]
+pub struct ListQuery {
+    /// Only those with this status, for instance `PENDING`.
+    pub status: Option<String>,
+    /// Only those of this handler.
+    pub handler: Option<String>,
+    /// At most so many, 1-100; by default the server's choice.
+    pub page_size: Option<usize>,
+    /// `nextPageToken` of the page before.
+    pub page_token: Option<String>,
+}
+
+/// Which piece of a log to read.
+#[derive(Debug, Clone, Default)]
+pub struct LogQuery {
+    /// From this byte.
+    pub offset: u64,
+    /// At most so many bytes.
+    pub limit: Option<u32>,
+    /// Waits up to so long for more while the attempt runs, at most 20 s.
+    pub wait: Duration,
+    /// The attempt; by default the newest.
+    pub attempt: Option<u32>,
+    /// The shard; by default the first.
+    pub shard_index: Option<u16>,
+}
+
+impl Client {
+    /// Submits a task; answered after the commit. Without an Idempotency-Key a fresh one is made, so that
+    /// repeated tries never make two tasks.
+    pub async fn submit(&self, task: &Submit, idempotency_key: Option<&str>) -> Result<Submitted, Error> {
+        let mut call = Call::post("/openapi/v1/tasks".to_owned()).with_body(task);
+        call.idempotency_key = Some(idempotency_key.map_or_else(sign::new_nonce, str::to_owned));
+        self.send(call).await
+    }
+
+    /// One task, with everything that is known about it.
+    pub async fn get(&self, task_id: &str) -> Result<Task, Error> {
+        self.send(Call::get(task_path(task_id, "")?)).await
+    }
+
+    /// The task as soon as its version is above `after_version`, or as it stands after `wait` (at most
+    /// 30 s).
+    pub async fn get_after(&self, task_id: &str, after_version: u64, wait: Duration) -> Result<Task, Error> {
+        let wait = wait.min(Duration::from_millis(MAX_WAIT_MS));
+        let mut call = Call::get(task_path(task_id, "")?)
+            .with("after_version", after_version)
+            .with("wait_ms", wait.as_millis());
+        call.wait = wait;
+        self.send(call).await
+    }
+
+    /// Waits until the task has ended; [`Error::NotFinished`] when it has not within `within`.
+    pub async fn wait(&self, task_id: &str, within: Duration) -> Result<Task, Error> {
+        let deadline = Instant::now() + within;
+        let mut task = self.get(task_id).await?;
+        while !task.is_terminal() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::NotFinished { task_id: task.task_id, status: task.status });
+            }
+            task = self.get_after(task_id, task.version, left.min(POLL)).await?;
+        }
+        Ok(task)
+    }
+
+    /// A page of the caller's tasks, newest first.
+    pub async fn list(&self, query: &ListQuery) -> Result<TaskPage, Error> {
+        let mut call = Call::get("/openapi/v1/tasks".to_owned());
+        if let Some(status) = &query.status {
+            call = call.with("status", plain("status", status)?);
+        }
+        if let Some(handler) = &query.handler {
+            call = call.with("handler", plain("handler", handler)?);
+        }
+        if let Some(size) = query.page_size {
+            call = call.with("page_size", size);
+        }
+        if let Some(token) = &query.page_token {
+            call = call.with("page_token", plain("page token", token)?);
+        }
+        self.send(call).await
+    }
+
+    /// Cancels a task. While it runs this asks its executor to stop: see `cancelRequested`.
+    pub async fn cancel(&self, task_id: &str) -> Result<Cancelled, Error> {
+        self.send(Call::post(task_path(task_id, "/cancel")?)).await
+    }
+
+    /// Every attempt of a task.
+    pub async fn attempts(&self, task_id: &str) -> Result<Attempts, Error> {
+        self.send(Call::get(task_path(task_id, "/attempts")?)).await
+    }
+
+    /// A piece of the log of one attempt.
+    pub async fn logs(&self, task_id: &str, query: &LogQuery) -> Result<LogPiece, Error> {
+        let mut call = Call::get(task_path(task_id, "/logs")?).with("offset", query.offset);
+        if let Some(limit) = query.limit {
+            call = call.with("limit", limit);
+        }
+        if let Some(attempt) = query.attempt {
+            call = call.with("attempt", attempt);
+        }
+        if let Some(shard) = query.shard_index {
+            call = call.with("shard_index", shard);
+        }
+        if !query.wait.is_zero() {
+            call.wait = query.wait.min(POLL);
+            let wait_ms = call.wait.as_millis();
+            call = call.with("wait_ms", wait_ms);
+        }
+        self.send(call).await
+    }
+
+    /// Every executor.
+    pub async fn executors(&self) -> Result<Executors, Error> {
+        self.send(Call::get("/openapi/v1/executors".to_owned())).await
+    }
+
+    /// Drains an executor, or takes the drain back. For administrators.
+    pub async fn drain(&self, executor_id: &str, on: bool) -> Result<Drained, Error> {
+        let path = format!("/openapi/v1/executors/{}/drain", segment("executor id", executor_id)?);
+        self.send(Call::post(path).with_body(&Drain { on })).await
+    }
+
+    /// The cluster as the answering replica sees it.
+    pub async fn cluster(&self) -> Result<Cluster, Error> {
+        self.send(Call::get("/openapi/v1/cluster".to_owned())).await
+    }
+
+    /// Moves leadership to a replica. For administrators.
+    pub async fn transfer(&self, to: u64) -> Result<Transferred, Error> {
+        self.send(Call::post("/openapi/v1/cluster/transfer".to_owned()).with_body(&Transfer { to })).await
+    }
+
+    /// Adds a replica that has been started without data. For administrators.
+    pub async fn add_member(&self, internal: &str, api: &str) -> Result<MemberChanged, Error> {
+        let body = AddMember { internal: internal.to_owned(), api: api.to_owned() };
+        self.send(Call::post("/openapi/v1/cluster/members".to_owned()).with_body(&body)).await
+    }
+
+    /// Removes a replica for good; its id is never used again. For administrators.
+    pub async fn remove_member(&self, id: u64) -> Result<MemberChanged, Error> {
+        self.send(Call::post(format!("/openapi/v1/cluster/members/{id}/remove"))).await
+    }
+}
+
+fn task_path(task_id: &str, rest: &str) -> Result<String, Error> {
+    Ok(format!("/openapi/v1/tasks/{}{rest}", segment("task id", task_id)?))
+}
+
+/// A value that stands in a path.
+fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    match !value.is_empty() && value.chars().all(fits) && !matches!(value, "." | "..") {
+        true => Ok(value),
+        false => Err(Error::Config { what, value: value.to_owned(), why: "is not [A-Za-z0-9_.-]+" }),
+    }
+}
+
+/// A value that stands in a query.
+fn plain<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '~');
+    match !value.is_empty() && value.chars().all(fits) {
+        true => Ok(value),
+        false => Err(Error::Config { what, value: value.to_owned(), why: "is not [A-Za-z0-9_.~-]+" }),
+    }
+}

@@ -1,0 +1,68 @@
+//! What can go wrong for a caller.
+
+use orloj_wire::problem::{Code, Problem};
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address or a key cannot be used.
+    #[error("{what}: {value:?} {why}")]
+    Config {
+        /// Which setting.
+        what: &'static str,
+        /// Its value; of a secret only its length.
+        value: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The API refused the call, after every repetition that could help.
+    #[error("{} ({}): {}{}", .0.code, .0.status, .0.detail, listed(.0))]
+    Problem(Box<Problem>),
+    /// No replica could be reached, or the connection broke, until the deadline. A change may have happened.
+    #[error("no answer from {url}")]
+    Transport {
+        /// The replica tried last.
+        url: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// An answer that is not Orloj's: something else listens there.
+    #[error("the answer of {url} with status {status} is not understood: {why}")]
+    Answer {
+        /// Who answered.
+        url: String,
+        /// The HTTP status.
+        status: u16,
+        /// What was wrong with the body.
+        why: String,
+    },
+    /// The task had not ended by the deadline of [`wait`](crate::Client::wait); it may still.
+    #[error("task {task_id} is {status} at the deadline")]
+    NotFinished {
+        /// The task.
+        task_id: String,
+        /// Where it stood.
+        status: String,
+    },
+}
+
+fn listed(problem: &Problem) -> String {
+    problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.message)).collect()
+}
+
+impl Error {
+    /// The stable code of a refused call.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Error::Problem(problem) => Code::from_text(&problem.code),
+            _ => None,
+        }
+    }
+
+    /// Whether a change that was asked for may have happened although there is no good answer.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Error::Transport { .. } | Error::Answer { .. })
+            || self.code() == Some(Code::CommitUnknown)
+    }
+}

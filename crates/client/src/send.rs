@@ -1,0 +1,237 @@
+//! Signing, sending and repeating one call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use orloj_wire::problem::Problem;
+use orloj_wire::sign;
+use reqwest::{Method, Url};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::options::{Credentials, Options};
+use crate::retry;
+
+/// A signed client. Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    http: reqwest::Client,
+    urls: Vec<Url>,
+    /// The place in `urls` of the replica that answered last.
+    preferred: AtomicUsize,
+    credentials: Credentials,
+    options: Options,
+}
+
+/// One call, before it is signed.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) query: String,
+    pub(crate) idempotency_key: Option<String>,
+    pub(crate) body: Option<Bytes>,
+    /// How long the server is asked to wait.
+    pub(crate) wait: Duration,
+}
+
+impl Call {
+    pub(crate) fn get(path: String) -> Self {
+        Call {
+            method: Method::GET,
+            path,
+            query: String::new(),
+            idempotency_key: None,
+            body: None,
+            wait: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn post(path: String) -> Self {
+        Call { method: Method::POST, ..Call::get(path) }
+    }
+
+    pub(crate) fn with_body<T: serde::Serialize>(mut self, body: &T) -> Self {
+        // The bodies are structs with string keys, which always serialise.
+        self.body = Some(serde_json::to_vec(body).expect("a request body serialises").into());
+        self
+    }
+
+    /// Adds a parameter; the values are numbers, names and tokens of the query's plain characters.
+    pub(crate) fn with(mut self, name: &str, value: impl std::fmt::Display) -> Self {
+        let separator = if self.query.is_empty() { "" } else { "&" };
+        self.query.push_str(&format!("{separator}{name}={value}"));
+        self
+    }
+}
+
+/// One try's failure.
+struct Failed {
+    error: Error,
+    /// Whether another try may help, and how long the server asks to wait before it.
+    again: Option<Option<Duration>>,
+}
+
+impl Client {
+    /// A client for the replicas at `urls`, such as `http://10.0.0.1:8080`.
+    pub fn new<U: AsRef<str>>(
+        urls: impl IntoIterator<Item = U>,
+        credentials: Credentials,
+        options: Options,
+    ) -> Result<Self, Error> {
+        let urls = urls.into_iter().map(|url| base_url(url.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        if urls.is_empty() {
+            return Err(Error::Config { what: "urls", value: String::new(), why: "at least one is needed" });
+        }
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .connect_timeout(Duration::from_secs(2))
+            .tcp_nodelay(true)
+            .build()
+            .map_err(|source| Error::Transport { url: urls[0].to_string(), source })?;
+        let preferred = AtomicUsize::new(0);
+        Ok(Client { inner: Arc::new(Inner { http, urls, preferred, credentials, options }) })
+    }
+
+    /// The replicas that this client knows.
+    pub fn urls(&self) -> impl Iterator<Item = &str> {
+        self.inner.urls.iter().map(Url::as_str)
+    }
+
+    /// Sends a call until it has a final answer or the deadline has passed.
+    pub(crate) async fn send<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        let options = &self.inner.options;
+        let deadline = Instant::now() + options.deadline + call.wait;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let place = self.inner.preferred.load(Ordering::Relaxed) % self.inner.urls.len();
+            let failed = match self.inner.try_once(&self.inner.urls[place], &call).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            let Some(asked) = failed.again else {
+                return Err(failed.error);
+            };
+            self.inner.prefer_next(place);
+            let delay = retry::delay(options.backoff, tries, rand::random(), asked);
+            if Instant::now() + delay >= deadline {
+                return Err(failed.error);
+            }
+            tokio::time::sleep(delay).await;
+        }
+    }
+}
+
+impl Inner {
+    /// Turns to the next replica, unless another call has done so.
+    fn prefer_next(&self, place: usize) {
+        let next = (place + 1) % self.urls.len();
+        // Losing this race means that somebody else moved on: just as good.
+        let _ = self.preferred.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    async fn try_once<T: DeserializeOwned>(&self, base: &Url, call: &Call) -> Result<T, Failed> {
+        let transport = |source: reqwest::Error| Failed {
+            error: Error::Transport { url: base.to_string(), source: source.without_url() },
+            again: Some(None),
+        };
+        let response = self.request(base, call).send().await.map_err(transport)?;
+        let status = response.status().as_u16();
+        let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+        let body = response.bytes().await.map_err(transport)?;
+        let misread = |why: serde_json::Error| Failed {
+            error: Error::Answer { url: base.to_string(), status, why: why.to_string() },
+            again: retry::passes(status).then_some(None),
+        };
+        if (200..300).contains(&status) {
+            return serde_json::from_slice(&body).map_err(misread);
+        }
+        let problem: Problem = serde_json::from_slice(&body).map_err(misread)?;
+        let again = retry::passes(status).then(|| asked.map(Duration::from_secs));
+        Err(Failed { error: Error::Problem(Box::new(problem)), again })
+    }
+
+    /// The call, signed anew.
+    fn request(&self, base: &Url, call: &Call) -> reqwest::RequestBuilder {
+        let mut url = base.clone();
+        url.set_path(&call.path);
+        url.set_query((!call.query.is_empty()).then_some(&call.query));
+        let timestamp = format!("{:010}", self.options.clock.wall_ms().max(0) / 1000);
+        let nonce = sign::new_nonce();
+        let body = call.body.clone().unwrap_or_default();
+        let parts = sign::Parts {
+            label: self.credentials.label,
+            audience: &self.options.audience,
+            access_key: &self.credentials.access_key,
+            timestamp: &timestamp,
+            nonce: &nonce,
+            method: call.method.as_str(),
+            // What the URL holds is what goes out, should the URL have escaped anything.
+            path: url.path(),
+            query: url.query().unwrap_or_default(),
+            idempotency_key: call.idempotency_key.as_deref().unwrap_or_default(),
+            body: &body,
+        };
+        let signature = parts.sign(&self.credentials.secret);
+        let mut request = self
+            .http
+            .request(call.method.clone(), url.clone())
+            .timeout(self.options.try_timeout + call.wait)
+            .header(sign::ACCESS_KEY_HEADER, &self.credentials.access_key)
+            .header(sign::TIMESTAMP_HEADER, &timestamp)
+            .header(sign::NONCE_HEADER, &nonce)
+            .header(sign::SIGNATURE_HEADER, signature);
+        if let Some(key) = &call.idempotency_key {
+            request = request.header(sign::IDEMPOTENCY_HEADER, key);
+        }
+        if call.body.is_some() {
+            request = request.header("content-type", "application/json").body(body);
+        }
+        request
+    }
+}
+
+/// An address with scheme, host and port alone: the signed path begins after it.
+fn base_url(text: &str) -> Result<Url, Error> {
+    let error = |why| Error::Config { what: "url", value: text.to_owned(), why };
+    let url = Url::parse(text).map_err(|_| error("is not a URL such as http://127.0.0.1:8080"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(error("is not http:// or https://"));
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+        return Err(error("has more than scheme, host and port"));
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_url_has_scheme_host_and_port_only() {
+        assert!(base_url("http://127.0.0.1:8080").is_ok());
+        assert!(base_url("https://orloj.example.com/").is_ok());
+        for bad in [
+            "127.0.0.1:8080",
+            "localhost:80",
+            "ftp://h",
+            "http://h/p",
+            "http://h/?q",
+            "http://u@h",
+            "http://h/#f",
+            "",
+        ] {
+            assert!(base_url(bad).is_err(), "{bad}");
+        }
+    }
+}
