@@ -390,6 +390,18 @@ pub struct Attempt {
     pub late_outcome: Option<Outcome>,
 }
 
+/// By which clock a shard becomes due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum DueClock {
+    /// An instant that a person chose: due when the leader's wall clock shows it, so that a step back of
+    /// that clock makes it wait.
+    Wall = 0,
+    /// So long after an event (a delay, a backoff): due by the cluster's time, which a step back does not
+    /// hold up.
+    Cluster = 1,
+}
+
 /// Where a shard stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
@@ -399,6 +411,8 @@ pub enum Phase {
     Due {
         /// When.
         at: Millis,
+        /// By which clock.
+        clock: DueClock,
     },
     /// In the ready index: waits for a slot.
     Ready {
