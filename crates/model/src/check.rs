@@ -73,8 +73,8 @@ impl Expected {
 
     fn shard(&mut self, key: ShardKey, state: &TaskState, shard: &Shard) {
         match shard.phase {
-            Phase::Due { at } => {
-                self.due.insert(DueKey { at, shard: key }.encode());
+            Phase::Due { at, clock } => {
+                self.due.insert(DueKey { at, shard: key, clock }.encode());
             }
             Phase::Ready { since } => {
                 self.ready.insert(ReadyKey { priority: state.priority, since, shard: key }.encode());

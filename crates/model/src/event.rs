@@ -3,7 +3,7 @@
 
 use crate::id::{ExecutorId, Fence, Millis, NodeId, Round, TaskId};
 use crate::key::ShardKey;
-use crate::task::{Outcome, Status};
+use crate::task::{DueClock, Outcome, Status};
 
 /// One thing that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Event {
         shard: ShardKey,
         /// When it is due.
         due_at: Millis,
+        /// By which clock.
+        clock: DueClock,
     },
     /// A shard's attempt was granted.
     Granted {

@@ -2,7 +2,7 @@
 //! over time, priority or name.
 
 use crate::id::{CallerId, ExecutorId, Millis, TaskId};
-use crate::task::Status;
+use crate::task::{DueClock, Status};
 
 /// A key whose encoding keeps its order.
 pub trait TableKey: Sized {
@@ -25,13 +25,15 @@ pub struct ShardKey {
     pub shard: u16,
 }
 
-/// (instant, task, shard): what becomes due when.
+/// (instant, task, shard, clock): what becomes due when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DueKey {
     /// When it is due.
     pub at: Millis,
     /// What is due.
     pub shard: ShardKey,
+    /// By which clock.
+    pub clock: DueClock,
 }
 
 /// (priority, ready since, task, shard): what waits for a slot, most urgent first.
@@ -284,7 +286,15 @@ macro_rules! key_codec {
 
 key_codec!(TaskId, |k, w| w.task(*k), |r| r.task()?);
 key_codec!(ShardKey, |k, w| w.shard(*k), |r| r.shard()?);
-key_codec!(DueKey, |k, w| w.millis(k.at).shard(k.shard), |r| DueKey { at: r.millis()?, shard: r.shard()? });
+key_codec!(DueKey, |k, w| w.millis(k.at).shard(k.shard).byte(k.clock as u8), |r| DueKey {
+    at: r.millis()?,
+    shard: r.shard()?,
+    clock: match r.byte()? {
+        0 => DueClock::Wall,
+        1 => DueClock::Cluster,
+        _ => return None,
+    },
+});
 key_codec!(ReadyKey, |k, w| w.byte(u8::MAX - k.priority).millis(k.since).shard(k.shard), |r| ReadyKey {
     priority: u8::MAX - r.byte()?,
     since: r.millis()?,
@@ -354,7 +364,7 @@ mod tests {
     fn time_sorts_across_zero() {
         let ats = [i64::MIN, -5, -1, 0, 1, 1_800_000_000_000, i64::MAX];
         for pair in ats.windows(2) {
-            let key = |at| DueKey { at, shard: shard(0, 0) }.encode();
+            let key = |at| DueKey { at, shard: shard(0, 0), clock: DueClock::Wall }.encode();
             assert!(key(pair[0]) < key(pair[1]), "{pair:?}");
             let desc = |at| KeyWriter::default().millis_desc(at).finish();
             assert!(desc(pair[0]) > desc(pair[1]), "{pair:?}");

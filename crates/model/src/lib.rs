@@ -30,4 +30,4 @@ pub mod time;
 pub use apply::{Stamp, apply};
 pub use command::{Batch, Command, Refusal, Reply};
 pub use event::Event;
-pub use time::Clock;
+pub use time::{Clock, ClusterClock};

@@ -1,6 +1,8 @@
 //! The clock, as a thing that is passed in. The model itself never reads one.
 
+use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::id::Millis;
@@ -12,6 +14,54 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Time since some fixed instant in the past. Never goes back.
     fn monotonic(&self) -> Duration;
+}
+
+/// The cluster's time as one node knows it: never behind this node's wall clock, never behind what it has
+/// seen committed, and never going back. Between the two it advances by the monotonic clock, so that a step
+/// back of the wall clock holds up nothing that waits for a delay.
+#[derive(Clone)]
+pub struct ClusterClock {
+    clock: Arc<dyn Clock>,
+    /// A value of the cluster's time, and the monotonic instant at which it was true.
+    anchor: Arc<Mutex<(Millis, Duration)>>,
+}
+
+impl fmt::Debug for ClusterClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterClock").finish_non_exhaustive()
+    }
+}
+
+impl ClusterClock {
+    /// Starts from the wall clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let anchor = Arc::new(Mutex::new((clock.wall_ms(), clock.monotonic())));
+        ClusterClock { clock, anchor }
+    }
+
+    /// The clocks below it.
+    pub fn base(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The cluster's time now.
+    pub fn now_ms(&self) -> Millis {
+        self.raise_to(Millis::MIN)
+    }
+
+    /// Takes note of a time that was committed; answers with the cluster's time now.
+    pub fn raise_to(&self, committed: Millis) -> Millis {
+        let (wall, monotonic) = (self.clock.wall_ms(), self.clock.monotonic());
+        let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
+        let elapsed = monotonic.saturating_sub(anchor.1);
+        let ran = anchor.0.saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
+        if wall > ran || committed > ran {
+            // Only a step moves the anchor, so that no rounding adds up.
+            *anchor = (wall.max(committed), monotonic);
+            return anchor.0;
+        }
+        ran
+    }
 }
 
 /// A clock that stands still until a test moves it.
@@ -46,5 +96,27 @@ impl Clock for ManualClock {
 
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.monotonic_ms.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clusters_time_runs_on_through_steps_of_the_wall_clock() {
+        let manual = Arc::new(ManualClock::at(1_000_000));
+        let cluster = ClusterClock::new(manual.clone());
+        manual.advance_ms(10);
+        assert_eq!(cluster.now_ms(), 1_000_010);
+        manual.step_wall_ms(-3_600_000);
+        manual.advance_ms(10);
+        assert_eq!(cluster.now_ms(), 1_000_020, "a step back does not hold it up");
+        manual.step_wall_ms(2 * 3_600_000);
+        assert_eq!(cluster.now_ms(), 1_000_020 + 3_600_000, "a step forward is followed");
+        assert_eq!(cluster.raise_to(9_000_000), 9_000_000, "so is what was committed");
+        manual.advance_ms(5);
+        assert_eq!(cluster.now_ms(), 9_000_005);
+        assert_eq!(cluster.raise_to(1), 9_000_005);
     }
 }

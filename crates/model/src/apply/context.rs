@@ -44,7 +44,9 @@ impl<T: Write> Context<'_, T> {
         to: Phase,
     ) -> Result<(), T::Error> {
         match shard.phase {
-            Phase::Due { at } => self.tables.delete::<DueTable>(&DueKey { at, shard: key })?,
+            Phase::Due { at, clock } => {
+                self.tables.delete::<DueTable>(&DueKey { at, shard: key, clock })?;
+            }
             Phase::Ready { since } => {
                 self.tables.delete::<ReadyTable>(&ReadyKey { priority, since, shard: key })?;
             }
@@ -57,7 +59,9 @@ impl<T: Write> Context<'_, T> {
             Phase::Blocked | Phase::Done => {}
         }
         match to {
-            Phase::Due { at } => self.tables.put::<DueTable>(&DueKey { at, shard: key }, &())?,
+            Phase::Due { at, clock } => {
+                self.tables.put::<DueTable>(&DueKey { at, shard: key, clock }, &())?;
+            }
             Phase::Ready { since } => {
                 self.tables.put::<ReadyTable>(&ReadyKey { priority, since, shard: key }, &())?;
             }

@@ -8,8 +8,8 @@ use crate::key::ShardKey;
 use crate::schema::{ExecutorTable, ShardTable, SpecTable};
 use crate::tables::{ReadExt as _, Write};
 use crate::task::{
-    LOG_TAIL_LIMIT, MESSAGE_LIMIT, Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Shard, TaskEvent,
-    TaskState,
+    DueClock, LOG_TAIL_LIMIT, MESSAGE_LIMIT, Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Shard,
+    TaskEvent, TaskState,
 };
 
 /// How an attempt ended, from whoever says so.
@@ -153,14 +153,14 @@ fn finish<T: Write>(
         cx.events.push(Event::Expires { task: key.task, at });
     }
     match next {
-        Phase::Due { at } => {
+        Phase::Due { at, clock } => {
             state.due_at = at;
             state.reason = Reason::Retry;
-            cx.events.push(Event::Waiting { shard: key, due_at: at });
+            cx.events.push(Event::Waiting { shard: key, due_at: at, clock });
         }
         Phase::Ready { since } => {
             state.reason = Reason::Ready;
-            cx.events.push(Event::Waiting { shard: key, due_at: since });
+            cx.events.push(Event::Waiting { shard: key, due_at: since, clock: DueClock::Cluster });
         }
         _ => {}
     }
@@ -229,7 +229,8 @@ fn next_phase<T: Write>(
     }
     let backoff_ms = policy.delay_ms(shard.failures + shard.losses, end.chance);
     let delay_ms = asked_ms.unwrap_or(0).max(backoff_ms);
-    Ok(Phase::Due { at: cx.now().saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX)) })
+    let at = cx.now().saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX));
+    Ok(Phase::Due { at, clock: DueClock::Cluster })
 }
 
 /// Brings the task's status in line with its shards.

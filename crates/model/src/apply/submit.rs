@@ -15,7 +15,7 @@ use crate::schema::{
     TaskTable,
 };
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
-use crate::task::{MAX_RETRIES, MAX_SHARDS, Phase, Reason, Shard, Status, TaskSpec, TaskState};
+use crate::task::{DueClock, MAX_RETRIES, MAX_SHARDS, Phase, Reason, Shard, Status, TaskSpec, TaskState};
 
 /// How long an Idempotency-Key stands for its task, in milliseconds of the cluster's time: 24 hours.
 pub const IDEMPOTENCY_TTL_MS: Millis = 24 * 60 * 60 * 1000;
@@ -126,9 +126,9 @@ fn remember<T: Write>(
 
 fn create<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T::Error> {
     let (task, spec, now) = (submit.task, &submit.spec, cx.now());
-    let due_at = match submit.due {
-        DueTime::At(at) => at,
-        DueTime::After(ms) => now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)),
+    let (due_at, clock) = match submit.due {
+        DueTime::At(at) => (at, DueClock::Wall),
+        DueTime::After(ms) => (now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)), DueClock::Cluster),
     };
     let state = TaskState {
         caller: spec.caller.clone(),
@@ -154,9 +154,9 @@ fn create<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T
     index(cx, task, spec, &state)?;
     for shard in 0..spec.shard_total {
         let key = ShardKey { task, shard };
-        cx.tables.put::<ShardTable>(&key, &new_shard(due_at))?;
-        cx.tables.put::<DueTable>(&DueKey { at: due_at, shard: key }, &())?;
-        cx.events.push(Event::Waiting { shard: key, due_at });
+        cx.tables.put::<ShardTable>(&key, &new_shard(Phase::Due { at: due_at, clock }))?;
+        cx.tables.put::<DueTable>(&DueKey { at: due_at, shard: key, clock }, &())?;
+        cx.events.push(Event::Waiting { shard: key, due_at, clock });
     }
     cx.events.push(Event::TaskChanged { task, version: state.version, status: state.status });
     Ok(submitted(task, &state, false))
@@ -184,9 +184,9 @@ fn index<T: Write>(
     Ok(())
 }
 
-fn new_shard(due_at: Millis) -> Shard {
+fn new_shard(phase: Phase) -> Shard {
     Shard {
-        phase: Phase::Due { at: due_at },
+        phase,
         next_attempt: 1,
         attempts: Vec::new(),
         failures: 0,
