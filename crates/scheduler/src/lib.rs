@@ -1,1 +1,4 @@
 //! placeholder
+pub mod placement;
+pub mod ring;
+pub mod wheel;
