@@ -2,3 +2,4 @@
 pub mod placement;
 pub mod ring;
 pub mod wheel;
+pub mod waiting;
