@@ -8,7 +8,16 @@
 
 pub mod codec;
 pub mod config;
+pub mod db;
+pub mod disk;
+pub mod error;
 pub mod failure;
+mod faults;
+mod files;
+pub mod guard;
+pub mod log;
+pub mod machine;
+pub mod snapshot;
 pub mod status;
 pub mod store;
 pub mod stored;
@@ -17,8 +26,10 @@ pub mod transport;
 pub mod types;
 
 pub use config::Options;
+pub use error::Fault;
 pub use failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError, RpcError};
+pub use machine::AppliedEvents;
 pub use status::{Checkpoint, Leadership, MemberInfo, NodeState, NodeStatus, Role};
-pub use store::{Applied, AppliedEvents, Store};
+pub use store::{Applied, Store};
 pub use tables::View;
 pub use transport::{RpcEnvelope, RpcKind, Transport, TransportError};

@@ -1,0 +1,170 @@
+//! How the two databases of a node are opened, and the shape of their keys.
+//!
+//! They are two databases and not one because RocksDB decides write stalls, WAL syncs and recovery per
+//! database: compaction debt of the tables must not stall the log, and the bytes of the tables must not ride
+//! in the log's synced WAL.
+
+use std::path::Path;
+
+use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Options};
+
+use crate::error::Fault;
+
+const MIB: usize = 1 << 20;
+
+/// The Raft group that all keys of this version belong to. The prefix costs nothing and lets several groups
+/// share a node later without moving data.
+pub const GROUP: u32 = 0;
+
+/// What a key of the log database names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LogKey {
+    /// The vote.
+    Vote,
+    /// The position up to which the log has been purged.
+    Purged,
+    /// The entry at an index.
+    Entry(u64),
+}
+
+const KIND_META: u8 = 1;
+const KIND_ENTRY: u8 = 2;
+const META_VOTE: u64 = 1;
+const META_PURGED: u64 = 2;
+
+/// Length of a key of the log database.
+pub const LOG_KEY_LEN: usize = 13;
+
+impl LogKey {
+    /// `[group u32][kind u8][index u64]`, big-endian, so that byte order is log order.
+    pub fn encode(self) -> [u8; LOG_KEY_LEN] {
+        let (kind, index) = match self {
+            LogKey::Vote => (KIND_META, META_VOTE),
+            LogKey::Purged => (KIND_META, META_PURGED),
+            LogKey::Entry(index) => (KIND_ENTRY, index),
+        };
+        let mut key = [0; LOG_KEY_LEN];
+        key[..4].copy_from_slice(&GROUP.to_be_bytes());
+        key[4] = kind;
+        key[5..].copy_from_slice(&index.to_be_bytes());
+        key
+    }
+
+    /// The index of an entry's key; `None` for any other key.
+    pub fn entry_index(key: &[u8]) -> Option<u64> {
+        let key: &[u8; LOG_KEY_LEN] = key.try_into().ok()?;
+        let [g0, g1, g2, g3, kind, index @ ..] = *key;
+        let ours = u32::from_be_bytes([g0, g1, g2, g3]) == GROUP && kind == KIND_ENTRY;
+        ours.then(|| u64::from_be_bytes(index))
+    }
+
+    /// The first key behind every entry.
+    pub fn entries_end() -> [u8; LOG_KEY_LEN] {
+        let mut key = LogKey::Entry(0).encode();
+        key[4] = KIND_ENTRY + 1;
+        key
+    }
+}
+
+/// What both databases have in common.
+fn base_options() -> Options {
+    let mut options = Options::default();
+    options.create_if_missing(true);
+    options.set_paranoid_checks(true);
+    // Replay stops at the first bad record of the WAL. That is right for the unsynced end after a power
+    // loss, where any garbage may lie; that no *synced* record was dropped is what the log's guard file
+    // checks, and for the state what replaying the log repairs.
+    options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    // A WAL that had been synced and closed, but is missing or short, fails the start.
+    options.set_track_and_verify_wals_in_manifest(true);
+    // Every file stays open: no table is reopened in the middle of a read, and there are few of them.
+    options.set_max_open_files(-1);
+    // One flush and one compaction at a time, for machines of two cores.
+    options.set_max_background_jobs(2);
+    // Write out tables steadily, so that the WAL's sync does not wait behind a burst of dirty pages.
+    options.set_bytes_per_sync(MIB as u64);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_max_log_file_size(4 * MIB);
+    options.set_keep_log_file_num(4);
+    options.set_stats_dump_period_sec(0);
+    options
+}
+
+/// Options of the log database: appends of growing keys, deletion from the front, reads rarely.
+pub fn log_options() -> Options {
+    let mut options = base_options();
+    // 16 MiB, not the customary 64: an idle node keeps little memory, and four buffers still take seconds
+    // of full load while a flush is in the way. Smaller ones would only make more files to purge.
+    options.set_write_buffer_size(16 * MIB);
+    options.set_max_write_buffer_number(4);
+    options.set_max_total_wal_size(128 * MIB as u64);
+    // WAL files are not recycled. Recycling spares each sync an update of the inode, but leaves old records
+    // behind the end of the new ones, so that damage can no longer be told from the end of the file.
+    options.set_recycle_log_file_num(0);
+    // Entries flow through level 0 by being moved, never by being merged: their keys only grow.
+    options.set_target_file_size_base(16 * MIB as u64);
+    let mut table = BlockBasedOptions::default();
+    // Readers are served by the tail in memory; the cache is for a follower that is far behind.
+    table.set_block_cache(&Cache::new_lru_cache(4 * MIB));
+    table.set_block_size(64 << 10);
+    options.set_block_based_table_factory(&table);
+    options
+}
+
+/// Options of the state database: point reads and short ranges over tables of small rows.
+pub fn state_options() -> Options {
+    let mut options = base_options();
+    options.set_write_buffer_size(32 * MIB);
+    options.set_max_write_buffer_number(3);
+    options.set_max_total_wal_size(256 * MIB as u64);
+    options.set_bottommost_compression_type(DBCompressionType::Zstd);
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(&Cache::new_lru_cache(64 * MIB));
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    // Most reads ask for one key; ten bits a key spare 99 % of the fruitless ones a disk read.
+    table.set_bloom_filter(10.0, false);
+    table.set_format_version(6);
+    options.set_block_based_table_factory(&table);
+    // The same for rows that are still in memory, or nowhere.
+    options.set_memtable_prefix_bloom_ratio(0.02);
+    options.set_memtable_whole_key_filtering(true);
+    // The due and ready tables are queues: rows come and go at their heads. Files full of removals are
+    // compacted early, so that a scan from the head stays short.
+    options.add_compact_on_deletion_collector_factory(1024, 512, 0.5);
+    options
+}
+
+/// Opens a database, creating it when it is not there. Its parent directory must exist.
+///
+/// # Errors
+/// The disk failed, another process holds the database, or RocksDB found damage.
+pub fn open(path: &Path, options: &Options) -> Result<DB, Fault> {
+    DB::open(options, path).map_err(Fault::database("open", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_keys_are_golden_and_sorted() {
+        assert_eq!(LogKey::Vote.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(LogKey::Purged.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(LogKey::Entry(0x0102).encode(), [0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1, 2]);
+        let mut sorted = [0, 1, 255, 256, u64::MAX].map(|index| LogKey::Entry(index).encode());
+        sorted.sort_unstable();
+        assert_eq!(sorted.map(|key| LogKey::entry_index(&key)), [0, 1, 255, 256, u64::MAX].map(Some));
+        assert!(LogKey::entries_end() > LogKey::Entry(u64::MAX).encode());
+        assert!(LogKey::Purged.encode() < LogKey::Entry(0).encode());
+    }
+
+    #[test]
+    fn only_keys_of_entries_have_an_index() {
+        assert_eq!(LogKey::entry_index(&LogKey::Vote.encode()), None);
+        assert_eq!(LogKey::entry_index(&LogKey::entries_end()), None);
+        assert_eq!(LogKey::entry_index(&[0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 1]), None);
+        assert_eq!(LogKey::entry_index(b"short"), None);
+    }
+}

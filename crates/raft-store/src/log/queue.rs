@@ -1,0 +1,141 @@
+//! The one line in which all writes to the log wait for its writer thread. Votes, appends, truncations and
+//! purges are one ordered sequence, as the protocol asks.
+
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::memory::Ticket;
+use crate::error::Fault;
+use crate::types::{Flushed, LogId, Vote};
+
+/// Told when a write is on disk.
+pub(super) type Done = oneshot::Sender<Result<(), Fault>>;
+
+/// A write that waits.
+pub(super) enum Item {
+    /// Entries, encoded, that follow each other.
+    Append { ticket: Ticket, rows: Vec<(u64, Vec<u8>)>, flushed: Flushed },
+    /// A vote.
+    Vote { vote: Vote, done: Done },
+    /// The entries to drop from the end.
+    Truncate { drop: Range<u64>, done: Done },
+    /// The entries to drop from the front, the last of them by its full position.
+    Purge { drop: Range<u64>, upto: LogId },
+}
+
+impl Item {
+    /// Tells whoever waits how the write went.
+    pub(super) fn complete(self, result: Result<(), Arc<str>>) {
+        let result = result.map_err(Fault::Stopped);
+        match self {
+            Item::Append { flushed, .. } => flushed.io_completed(result.map_err(Into::into)),
+            // A caller that has gone away needs no answer.
+            Item::Vote { done, .. } | Item::Truncate { done, .. } => drop(done.send(result)),
+            Item::Purge { .. } => {}
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    items: Vec<Item>,
+    committed: Option<LogId>,
+    closed: bool,
+    stopped: Option<Arc<str>>,
+}
+
+/// What the writer takes at once.
+pub(super) struct Work {
+    /// All that waited, in order.
+    pub(super) items: Vec<Item>,
+    /// The committed position as it was when `items` had all been submitted, hence never ahead of them.
+    pub(super) committed: Option<LogId>,
+    /// Nothing more will come.
+    pub(super) closed: bool,
+}
+
+/// The line.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl Queue {
+    pub(super) fn new(committed: Option<LogId>) -> Queue {
+        let state = State { committed, ..State::default() };
+        Queue { state: Mutex::new(state), wake: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that holds the lock can panic half way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a write at the end of the line.
+    ///
+    /// # Errors
+    /// The log has stopped; the write's own callback has then been told as well.
+    pub(super) fn push(&self, item: Item) -> Result<(), Fault> {
+        let mut state = self.lock();
+        if let Some(reason) = state.stopped.clone() {
+            drop(state);
+            item.complete(Err(reason.clone()));
+            return Err(Fault::Stopped(reason));
+        }
+        state.items.push(item);
+        drop(state);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Why the log takes no more writes.
+    pub(super) fn stopped(&self) -> Option<Arc<str>> {
+        self.lock().stopped.clone()
+    }
+
+    pub(super) fn committed(&self) -> Option<LogId> {
+        self.lock().committed
+    }
+
+    /// Only remembered; the writer records it with its next claim.
+    pub(super) fn set_committed(&self, committed: Option<LogId>) {
+        self.lock().committed = committed;
+    }
+
+    /// Waits for writes, for the end, or at most for `patience`, and takes all that there is.
+    pub(super) fn take(&self, patience: Option<Duration>) -> Work {
+        let mut state = self.lock();
+        if state.items.is_empty() && !state.closed {
+            state = match patience {
+                None => self.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => {
+                    self.wake.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        // Items and the committed position are taken under one lock: whoever set that position had put the
+        // entries that it covers in line before, so they are in these items or already on disk.
+        Work { items: std::mem::take(&mut state.items), committed: state.committed, closed: state.closed }
+    }
+
+    /// Lets the writer finish what waits, and end.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.wake.notify_one();
+    }
+
+    /// Refuses everything from now on, and fails what waits. The first reason stays.
+    pub(super) fn stop(&self, reason: Arc<str>) {
+        let mut state = self.lock();
+        let reason = state.stopped.get_or_insert(reason).clone();
+        let items = std::mem::take(&mut state.items);
+        drop(state);
+        for item in items {
+            item.complete(Err(reason.clone()));
+        }
+    }
+}

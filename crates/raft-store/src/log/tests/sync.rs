@@ -1,0 +1,225 @@
+//! No write is reported before a sync that covers it, and a failed sync is the end.
+
+use std::sync::mpsc;
+
+use rocksdb::statistics::Ticker;
+use rocksdb::{WriteBatch, WriteBatchIterator};
+
+use super::*;
+use crate::db::LogKey;
+
+/// A sink that stops before each write until the test lets it go on.
+struct Gate {
+    disk: Disk,
+    arrived: mpsc::Sender<Vec<u64>>,
+    verdict: mpsc::Receiver<Result<(), Fault>>,
+}
+
+impl Sink for Gate {
+    fn commit(&mut self, batch: WriteBatch) -> Result<(), Fault> {
+        let mut indexes = Indexes::default();
+        batch.iterate(&mut indexes);
+        self.arrived.send(indexes.0).unwrap();
+        self.verdict.recv().unwrap()?;
+        self.disk.commit(batch)
+    }
+
+    fn reclaim(&mut self, upto: u64) -> Result<(), Fault> {
+        self.disk.reclaim(upto)
+    }
+}
+
+/// The entries that a batch writes.
+#[derive(Default)]
+struct Indexes(Vec<u64>);
+
+impl WriteBatchIterator for Indexes {
+    fn put(&mut self, key: &[u8], _: &[u8]) {
+        self.0.extend(LogKey::entry_index(key));
+    }
+
+    fn delete(&mut self, _: &[u8]) {}
+}
+
+/// The test's side of a [`Gate`].
+struct Warden {
+    arrived: mpsc::Receiver<Vec<u64>>,
+    verdict: mpsc::Sender<Result<(), Fault>>,
+}
+
+impl Warden {
+    /// Waits until a write stands before the gate.
+    fn wait(&self) -> Vec<u64> {
+        self.arrived.recv_timeout(std::time::Duration::from_secs(30)).unwrap()
+    }
+
+    fn pass(&self) {
+        self.verdict.send(Ok(())).unwrap();
+    }
+
+    fn refuse(&self) {
+        self.verdict.send(Err(Fault::Damaged("the disk is gone".into()))).unwrap();
+    }
+
+    fn nobody_waits(&self) -> bool {
+        self.arrived.try_recv().is_err()
+    }
+}
+
+fn gated(dir: &Path) -> (LogStore, Warden) {
+    let (arrive, arrived) = mpsc::channel();
+    let (verdict, heard) = mpsc::channel();
+    let sink = |disk| Box::new(Gate { disk, arrived: arrive, verdict: heard }) as Box<dyn Sink>;
+    let log = LogStore::open_with(dir, TAIL_BYTES, clock(), sink).unwrap();
+    (log, Warden { arrived, verdict })
+}
+
+#[tokio::test]
+async fn no_append_is_reported_before_a_sync_that_covers_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, warden) = gated(dir.path());
+    let mut first = submit(&mut log, [entry(1, 0)]).await;
+    assert_eq!(warden.wait(), [0]);
+    // These come while the first sync is under way; they share the next one.
+    let mut second = submit(&mut log, [entry(1, 1), entry(1, 2)]).await;
+    let mut third = submit(&mut log, [entry(1, 3)]).await;
+    assert!(first.try_recv().is_err());
+    warden.pass();
+    (&mut first).await.unwrap().unwrap();
+    assert_eq!(warden.wait(), [1, 2, 3], "one sync for all that waited");
+    assert!(second.try_recv().is_err(), "not covered by the first sync");
+    assert!(third.try_recv().is_err(), "not covered by the first sync");
+    warden.pass();
+    second.await.unwrap().unwrap();
+    third.await.unwrap().unwrap();
+    assert_eq!(log.monitor().stats().syncs, 2);
+}
+
+#[tokio::test]
+async fn an_entry_is_readable_when_append_returns() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, warden) = gated(dir.path());
+    let mut before = log.reader();
+    let mut flushed = submit(&mut log, [entry(1, 0), entry(1, 1)]).await;
+    let mut after = log.reader();
+    for reader in [&mut before, &mut after] {
+        assert_eq!(reader.try_get_log_entries(0..9).await.unwrap(), [entry(1, 0), entry(1, 1)]);
+        assert_eq!(reader.limited_get_log_entries(1, 2).await.unwrap(), [entry(1, 1)]);
+    }
+    assert!(flushed.try_recv().is_err(), "read before it was synced");
+    warden.pass();
+    flushed.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn votes_and_truncations_wait_for_their_sync() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, warden) = gated(dir.path());
+    warden.pass();
+    append(&mut log, (0..4).map(|index| entry(1, index))).await;
+    warden.wait();
+
+    let mut reader = log.reader();
+    let vote = Vote::new(2, 1);
+    {
+        let mut saving = std::pin::pin!(log.save_vote(&vote));
+        assert!(futures_util::poll!(&mut saving).is_pending());
+        warden.wait();
+        assert!(futures_util::poll!(&mut saving).is_pending(), "on its way to the disk");
+        assert_eq!(reader.read_vote().await.unwrap(), None);
+        warden.pass();
+        saving.await.unwrap();
+    }
+    assert_eq!(reader.read_vote().await.unwrap(), Some(vote));
+    {
+        let mut truncating = std::pin::pin!(log.truncate_after(Some(id(1, 1))));
+        assert!(futures_util::poll!(&mut truncating).is_pending());
+        warden.wait();
+        assert!(futures_util::poll!(&mut truncating).is_pending(), "on its way to the disk");
+        warden.pass();
+        truncating.await.unwrap();
+    }
+    assert_eq!(all(&log).await.len(), 2);
+}
+
+#[tokio::test]
+async fn committed_is_recorded_never_ahead_of_the_entries_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, warden) = gated(dir.path());
+    let guard = || Guard::open(&dir.path().join(GUARD)).unwrap().unwrap().claim();
+    let first = submit(&mut log, [entry(1, 0)]).await;
+    warden.wait();
+    // Entry 1 is submitted and committed by others while this disk still writes entry 0.
+    let second = submit(&mut log, [entry(1, 1)]).await;
+    log.save_committed(Some(id(1, 1))).await.unwrap();
+    warden.pass();
+    first.await.unwrap().unwrap();
+    warden.wait();
+    assert_eq!((guard().last_index, guard().committed), (Some(0), None));
+    warden.pass();
+    second.await.unwrap().unwrap();
+    assert_eq!((guard().last_index, guard().committed.map(|id| id.index)), (Some(1), Some(1)));
+}
+
+#[tokio::test]
+async fn a_failed_sync_fails_everything_after_it_and_is_not_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut log, warden) = gated(dir.path());
+    warden.pass();
+    append(&mut log, [entry(1, 0)]).await;
+    warden.wait();
+
+    let failing = submit(&mut log, [entry(1, 1)]).await;
+    warden.wait();
+    let waiting = submit(&mut log, [entry(1, 2)]).await;
+    let mut fault = log.monitor().fault();
+    assert_eq!(*fault.borrow(), None);
+    warden.refuse();
+    let error = failing.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("the disk is gone"), "{error}");
+    waiting.await.unwrap().unwrap_err();
+    fault.wait_for(Option::is_some).await.unwrap();
+
+    for error in [
+        log.append([entry(1, 3)], Flushed::noop()).await.unwrap_err(),
+        log.save_vote(&Vote::new(9, 1)).await.unwrap_err(),
+        log.truncate_after(None).await.unwrap_err(),
+        log.purge(id(1, 0)).await.unwrap_err(),
+    ] {
+        assert!(error.to_string().contains("the disk is gone"), "{error}");
+    }
+    assert!(warden.nobody_waits(), "nothing is written after a failed sync");
+    drop(log);
+    let log = open(dir.path());
+    assert_eq!(all(&log).await, [entry(1, 0)]);
+    assert_eq!(log.reader().read_vote().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn every_commit_syncs_the_wal_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let mut options = db::log_options();
+    options.enable_statistics();
+    let mut disk = Disk::new(db::open(&path, &options).unwrap(), &path);
+    for round in 1..=5 {
+        let before = options.get_ticker_count(Ticker::WalFileSynced);
+        let rows = vec![(round, encode_entry(&entry(1, round)).unwrap())];
+        let item = Item::Append { ticket: 1, rows, flushed: Flushed::noop() };
+        disk.commit(disk::batch(&[item]).unwrap()).unwrap();
+        assert!(options.get_ticker_count(Ticker::WalFileSynced) > before, "commit {round}");
+    }
+}
+
+#[tokio::test]
+async fn the_guard_is_synced_within_a_second_of_a_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let time = Arc::new(ManualClock::default());
+    let mut log = LogStore::open(dir.path(), TAIL_BYTES, time.clone()).unwrap();
+    append(&mut log, [entry(1, 0)]).await;
+    log.save_committed(Some(id(1, 0))).await.unwrap();
+    time.advance_ms(1000);
+    append(&mut log, [entry(1, 1)]).await;
+    let claim = Guard::open(&dir.path().join(GUARD)).unwrap().unwrap().claim();
+    assert_eq!((claim.last_index, claim.committed.map(|id| id.index)), (Some(1), Some(0)));
+}

@@ -1,0 +1,211 @@
+//! The log's writer: one thread of the operating system that owns every write and every sync.
+//!
+//! While one sync is under way, the next writes gather in the queue; then all of them go to disk as one
+//! batch with one sync. The sync itself is the window: no timer, and no write waits for a fuller batch.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use orloj_model::Clock;
+use tokio::sync::watch;
+
+use super::disk::{self, Sink};
+use super::memory::Memory;
+use super::queue::{Item, Queue, Work};
+use super::stats::Counters;
+use crate::error::Fault;
+use crate::guard::{Claim, Guard};
+use crate::stored::{StoredLogId, StoredVote};
+
+/// How old an unsynced claim of the guard may become.
+const GUARD_SYNC: Duration = Duration::from_secs(1);
+
+pub(super) struct Writer {
+    pub(super) queue: Arc<Queue>,
+    pub(super) memory: Arc<Mutex<Memory>>,
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) guard: Guard,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) fault: watch::Sender<Option<Arc<str>>>,
+    /// When the guard was last looked after, on the monotonic clock.
+    pub(super) guard_synced: Duration,
+}
+
+impl Writer {
+    /// Runs until the log is closed or has failed.
+    pub(super) fn run(mut self) {
+        loop {
+            let Work { items, committed, closed } = self.queue.take(self.patience());
+            let committed = committed.as_ref().map(StoredLogId::from);
+            let written = if items.is_empty() { Ok(()) } else { self.write(&items, committed) };
+            if let Err(fault) = written.and_then(|()| self.look_after_guard(committed, closed)) {
+                self.fail(items, &fault);
+                return;
+            }
+            for item in items {
+                item.complete(Ok(()));
+            }
+            if closed {
+                return;
+            }
+        }
+    }
+
+    /// How long the guard can wait: for ever once it says all there is to say.
+    fn patience(&self) -> Option<Duration> {
+        let claim = self.guard.claim();
+        let behind = claim.committed.map(|id| id.index) < claim.last_index;
+        let waits = self.guard.is_dirty() || behind;
+        waits.then(|| GUARD_SYNC.saturating_sub(self.clock.monotonic().saturating_sub(self.guard_synced)))
+    }
+
+    /// Writes and syncs one batch, and lets the guard follow.
+    fn write(&mut self, items: &[Item], committed: Option<StoredLogId>) -> Result<(), Fault> {
+        let batch = disk::batch(items)?;
+        let before = self.guard.claim();
+        if let Some(lowered) = lowered(before, items) {
+            self.guard.lower(lowered)?;
+        }
+        let started = self.clock.monotonic();
+        self.sink.commit(batch)?;
+        self.counters.synced(self.clock.monotonic().saturating_sub(started));
+        self.confirm(items);
+        self.guard.raise(raised(before, items, committed))?;
+        if items.iter().any(|item| matches!(item, Item::Vote { .. })) {
+            self.guard.sync()?;
+        }
+        for item in items {
+            if let Item::Purge { upto, .. } = item {
+                self.sink.reclaim(upto.index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the tail drop what the disk has now.
+    fn confirm(&self, items: &[Item]) {
+        let newest = items.iter().rev().find_map(|item| match item {
+            Item::Append { ticket, .. } => Some(*ticket),
+            _ => None,
+        });
+        if let Some(ticket) = newest {
+            let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            memory.confirm(ticket);
+            let (entries, bytes) = memory.tail_size();
+            self.counters.tail(entries, bytes);
+        }
+    }
+
+    /// About once a second, and at the end: records the committed position and syncs the claim.
+    fn look_after_guard(&mut self, committed: Option<StoredLogId>, closed: bool) -> Result<(), Fault> {
+        let now = self.clock.monotonic();
+        if !closed && now.saturating_sub(self.guard_synced) < GUARD_SYNC {
+            return Ok(());
+        }
+        self.guard_synced = now;
+        self.guard.raise(Claim { committed, ..self.guard.claim() })?;
+        if self.guard.is_dirty() {
+            self.guard.sync()?;
+        }
+        Ok(())
+    }
+
+    /// A failed write or sync is never tried again: the kernel may have dropped the dirty pages and would
+    /// report success. Everything that waits or still comes is refused.
+    fn fail(&self, items: Vec<Item>, fault: &Fault) {
+        let reason: Arc<str> = fault.to_string().into();
+        tracing::error!(%reason, "the log has failed and takes no more writes");
+        for item in items {
+            item.complete(Err(reason.clone()));
+        }
+        self.queue.stop(reason.clone());
+        self.fault.send_replace(Some(reason));
+    }
+}
+
+impl Drop for Writer {
+    /// However the thread ends, nobody waits for it for ever.
+    fn drop(&mut self) {
+        self.queue.stop("its writer thread has ended".into());
+    }
+}
+
+/// The claim that must be in force before the batch is written, when that is less than the present one: what
+/// a truncation gives up may not be claimed any more.
+fn lowered(before: Claim, items: &[Item]) -> Option<Claim> {
+    let truncations = items.iter().filter_map(|item| match item {
+        // `None` for a truncation of the whole log; it sorts below every index.
+        Item::Truncate { drop, .. } if !drop.is_empty() => Some(drop.start.checked_sub(1)),
+        _ => None,
+    });
+    let lowest = truncations.min()?;
+    (lowest < before.last_index).then_some(Claim { last_index: lowest, ..before })
+}
+
+/// The claim that holds once the batch is synced.
+fn raised(before: Claim, items: &[Item], committed: Option<StoredLogId>) -> Claim {
+    let mut claim = Claim { committed, ..before };
+    for item in items {
+        match item {
+            Item::Append { rows, .. } => {
+                claim.last_index = rows.last().map(|(index, _)| *index).or(claim.last_index);
+            }
+            Item::Vote { vote, .. } => claim.vote = Some(StoredVote::from(vote)),
+            Item::Truncate { drop, .. } if !drop.is_empty() => claim.last_index = drop.start.checked_sub(1),
+            Item::Truncate { .. } => {}
+            Item::Purge { upto, .. } => claim.last_index = claim.last_index.max(Some(upto.index)),
+        }
+    }
+    claim
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::vote::RaftLeaderId;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::types::{Flushed, LeaderId, LogId, Vote};
+
+    fn append(indexes: std::ops::Range<u64>) -> Item {
+        let rows = indexes.map(|index| (index, Vec::new())).collect();
+        Item::Append { ticket: 1, rows, flushed: Flushed::noop() }
+    }
+
+    fn truncate(drop: std::ops::Range<u64>) -> Item {
+        Item::Truncate { drop, done: oneshot::channel().0 }
+    }
+
+    fn purge(upto: u64) -> Item {
+        Item::Purge { drop: 0..upto + 1, upto: LogId { leader_id: LeaderId::new(1, 1), index: upto } }
+    }
+
+    fn at(last: u64) -> Claim {
+        Claim { last_index: Some(last), ..Claim::default() }
+    }
+
+    #[test]
+    fn the_claim_follows_the_batch() {
+        let last = |items: &[Item]| raised(at(9), items, None).last_index;
+        assert_eq!(last(&[append(10..13)]), Some(12));
+        assert_eq!(last(&[append(10..13), truncate(11..13), append(11..12)]), Some(11));
+        assert_eq!(last(&[truncate(0..10)]), None);
+        assert_eq!(last(&[purge(4)]), Some(9));
+        assert_eq!(last(&[purge(40)]), Some(40));
+        assert_eq!(last(&[append(0..0)]), Some(9));
+        let vote = Item::Vote { vote: Vote::new(3, 1), done: oneshot::channel().0 };
+        let claim = raised(at(9), &[vote], Some(StoredLogId { term: 1, node: 1, index: 8 }));
+        assert_eq!(claim.vote, Some(StoredVote { term: 3, node: 1, committed: false }));
+        assert_eq!(claim.committed.map(|id| id.index), Some(8));
+    }
+
+    #[test]
+    fn a_truncation_lowers_the_claim_to_the_least_that_the_batch_keeps() {
+        assert_eq!(lowered(at(9), &[append(10..13)]), None);
+        assert_eq!(lowered(at(9), &[append(10..13), truncate(11..13)]), None, "keeps all that is claimed");
+        assert_eq!(lowered(at(9), &[truncate(5..10), append(5..20)]), Some(at(4)));
+        assert_eq!(lowered(at(9), &[truncate(5..10), append(5..9), truncate(3..9)]), Some(at(2)));
+        assert_eq!(lowered(at(9), &[truncate(0..10)]), Some(Claim { last_index: None, ..at(9) }));
+    }
+}
