@@ -101,6 +101,9 @@ pub struct Attempt {
     /// `succeeded`, `failed`, `timedOut`, `cancelled`, `lost` or `refused`; absent while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// What a report said that came after the lease was over; it had no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_outcome: Option<String>,
     /// Of a failure: whether another try could help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
@@ -197,9 +200,6 @@ pub struct Task {
     /// Every attempt that is kept, oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<Attempt>>,
-    /// Reports that came too late and had no effect.
-    #[serde(default)]
-    pub late_reports: u32,
     /// The log index up to which the answering replica had applied.
     pub applied_index: u64,
 }
@@ -248,8 +248,6 @@ pub struct Attempts {
     pub task_id: String,
     /// Oldest first within a shard.
     pub attempts: Vec<Attempt>,
-    /// Reports that came too late and had no effect.
-    pub late_reports: u32,
     /// The task's version.
     pub version: u64,
     /// The log index up to which the answering replica had applied.
@@ -393,9 +391,9 @@ pub struct Member {
     pub id: u64,
     /// Where it serves the API.
     pub api: String,
-    /// `voter` or `learner`.
+    /// `leader`, `follower`, `candidate`, `learner`, `joining` or `stopped`; `unknown` when it did not answer.
     pub role: String,
-    /// `leader`, `follower`, `candidate`, `learner`, or `unreachable` when it did not answer.
+    /// `ok`, `disk_low`, `failed`, or `unreachable` when it did not answer.
     pub state: String,
     /// What it has applied; null when it did not answer.
     pub applied_index: Option<u64>,
