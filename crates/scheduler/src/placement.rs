@@ -17,7 +17,8 @@
 //!    caller says so ([`Wanted::may_queue`]), because what sits in a queue cannot go to the slot that is freed
 //!    next elsewhere;
 //! 2. stay within the bound: no executor is given more than 1.25 x its fair share, rounded up, of what the
-//!    executors of the class hold, while others are free (strategies `ring`, `roundRobin` and `random`);
+//!    executors of the class hold, while others that are within theirs are free (strategies `ring`,
+//!    `roundRobin` and `random`);
 //! 3. hold no other shard of the task ([`Wanted::avoid`]; of a `broadcast` this is a must);
 //! 4. be in the preferred zone.
 //!

@@ -291,3 +291,204 @@ fn starts(points: &[Point], shift: u32, buckets: usize) -> Vec<u32> {
     starts.resize(buckets, points.len() as u32);
     starts
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Named = Vec<(String, u32, LoadFactor)>;
+
+    fn build(members: &Named) -> Ring {
+        let members: Vec<_> = members
+            .iter()
+            .map(|(id, base, factor)| RingMember { id, class: WeightClass::new(*base, *factor) })
+            .collect();
+        Ring::build(&members)
+    }
+
+    fn full(members: &[(&str, u32)]) -> Named {
+        members.iter().map(|(id, base)| (id.to_string(), *base, LoadFactor::Full)).collect()
+    }
+
+    /// Whose each of so many keys is, by name.
+    fn owners(members: &Named, keys: usize) -> Vec<Option<&str>> {
+        let ring = build(members);
+        (0..keys)
+            .map(|n| ring.find(KeyHash::of(&format!("job-{n}")), |_| true).map(|at| members[at].0.as_str()))
+            .collect()
+    }
+
+    fn shares(members: &Named, keys: usize) -> Vec<usize> {
+        let owners = owners(members, keys);
+        members.iter().map(|(id, ..)| owners.iter().filter(|owner| **owner == Some(id)).count()).collect()
+    }
+
+    fn fleet() -> impl Strategy<Value = Named> {
+        let weight = prop_oneof![4 => Just(100u32), 2 => 50u32..800, 1 => Just(0)];
+        let factor = prop_oneof![4 => Just(LoadFactor::Full), 1 => Just(LoadFactor::Reduced)];
+        let ids = prop::collection::btree_set("[a-z0-9]{1,3}|[a-z]{2,8}-[0-9]{1,4}", 1..12);
+        ids.prop_flat_map(move |ids| {
+            let parts = prop::collection::vec((weight.clone(), factor.clone()), ids.len());
+            parts.prop_map(move |parts| {
+                let named = ids.iter().cloned().zip(parts);
+                let mut members: Named = named.map(|(id, (base, factor))| (id, base, factor)).collect();
+                // Somebody of the usual weight keeps the scale, whoever else comes and goes.
+                members.push(("anchor".into(), 100, LoadFactor::Full));
+                members
+            })
+        })
+    }
+
+    #[test]
+    fn golden_values_of_this_hash_version() {
+        assert_eq!(HASH_VERSION, 1);
+        let places = [4815474616123019862, 3160292928606322068, 9041467674825672657, 6993953374630824362];
+        assert_eq!(KeyHash::of("daily-report").0, places);
+        assert_eq!(point("executor-1", 0), 12991744110906625967);
+        assert_eq!(point("executor-1", 159), 12072679326756104528);
+        let ring = build(&full(&[("executor-1", 100), ("executor-2", 200), ("executor-3", 50)]));
+        let owners = (0..16).map(|n| ring.find(KeyHash::of(&format!("job-{n}")), |_| true));
+        let owners: Vec<_> = owners.flatten().collect();
+        assert_eq!(owners, [1, 0, 0, 2, 2, 1, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1]);
+    }
+
+    #[test]
+    fn weights_of_zero_one_and_three() {
+        let members = full(&[("e0", 0), ("e1", 1), ("e3", 3)]);
+        let counts = shares(&members, 10_000);
+        assert_eq!(counts[0], 0);
+        let ratio = counts[2] as f64 / counts[1] as f64;
+        assert!((2.7..=3.3).contains(&ratio), "1:3 became 1:{ratio}");
+    }
+
+    #[test]
+    fn a_ring_of_nobody_owns_nothing() {
+        for members in [full(&[]), full(&[("a", 0), ("b", 0)])] {
+            let ring = build(&members);
+            assert!(ring.is_empty());
+            assert_eq!(ring.find(KeyHash::of("k"), |_| true), None);
+            assert_eq!(ring.walk(KeyHash::of("k")).count(), 0);
+        }
+        assert_eq!(Ring::default().find(KeyHash::of("k"), |_| true), None);
+    }
+
+    #[test]
+    fn one_more_of_four_takes_a_fair_part_of_the_keys() {
+        let four = full(&[("e1", 100), ("e2", 100), ("e3", 100), ("e4", 100)]);
+        let five: Named = four.iter().cloned().chain(full(&[("e5", 100)])).collect();
+        let moved =
+            owners(&four, 10_000).iter().zip(owners(&five, 10_000)).filter(|(a, b)| **a != *b).count();
+        assert!((1_700..=2_300).contains(&moved), "{moved} of 10,000 keys moved; a fifth should");
+    }
+
+    #[test]
+    fn a_factor_of_seven_tenths_takes_three_tenths_of_the_points() {
+        let full = Ring::build(&[RingMember { id: "e", class: WeightClass::new(100, LoadFactor::Full) }]);
+        let busy = Ring::build(&[RingMember { id: "e", class: WeightClass::new(100, LoadFactor::Reduced) }]);
+        assert_eq!((full.points(), busy.points()), (160, 112));
+    }
+
+    #[test]
+    fn a_huge_weight_is_bounded() {
+        let class = WeightClass::new(u32::MAX, LoadFactor::Full);
+        assert_eq!(class, WeightClass::new(MAX_WEIGHT, LoadFactor::Full));
+        assert_eq!(Ring::build(&[RingMember { id: "e", class }]).points(), 16_000);
+    }
+
+    #[test]
+    fn the_factor_falls_at_once_and_rises_late() {
+        let mut gauge = LoadGauge::default();
+        assert!(!gauge.observe(80.0, 0), "80 is not above 80");
+        assert!(gauge.observe(80.1, 5_000));
+        assert_eq!(gauge.factor(), LoadFactor::Reduced);
+        // Calm, but not for long enough; then between the limits, which starts the count anew.
+        assert!(!gauge.observe(10.0, 10_000));
+        assert!(!gauge.observe(10.0, 10_000 + CALM_FOR_MS - 1));
+        assert!(!gauge.observe(75.0, 140_000));
+        assert!(!gauge.observe(10.0, 145_000));
+        assert!(!gauge.observe(f64::NAN, 200_000));
+        assert!(!gauge.observe(10.0, 145_000 + CALM_FOR_MS - 1));
+        assert!(gauge.observe(10.0, 145_000 + CALM_FOR_MS));
+        assert_eq!(gauge.factor(), LoadFactor::Full);
+    }
+
+    #[test]
+    fn a_load_that_hovers_at_the_limit_changes_the_factor_once() {
+        let mut gauge = LoadGauge::default();
+        let loads = [79.0, 81.0, 79.0, 82.0, 71.0, 80.5];
+        let beats = loads.iter().cycle().take(720).enumerate();
+        let changes = beats.filter(|(beat, load)| gauge.observe(**load, *beat as u64 * 5_000)).count();
+        assert_eq!(changes, 1);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn shares_follow_the_weights(members in fleet()) {
+            const KEYS: usize = 20_000;
+            let weight = |(_, base, factor): &(String, u32, LoadFactor)| WeightClass::new(*base, *factor).milli();
+            let total: u64 = members.iter().map(weight).sum();
+            for (member, count) in members.iter().zip(shares(&members, KEYS)) {
+                let fair = KEYS as f64 * weight(member) as f64 / total as f64;
+                // Five standard deviations of the points and of the sample.
+                let points = f64::from(WeightClass::new(member.1, member.2).points(1)).max(1.0);
+                let tolerance = 5.0 * (fair * 0.3 / points.sqrt() + fair.sqrt());
+                prop_assert!((count as f64 - fair).abs() <= tolerance, "{member:?}: {count}, fair {fair}");
+            }
+        }
+
+        #[test]
+        fn only_the_keys_of_a_member_move_with_it(members in fleet(), which in any::<prop::sample::Index>()) {
+            let with = owners(&members, 500);
+            let (gone, ..) = &members[which.index(members.len() - 1)];
+            let rest: Named = members.iter().filter(|(id, ..)| id != gone).cloned().collect();
+            for (before, after) in with.iter().zip(owners(&rest, 500)) {
+                prop_assert!(*before == Some(gone) || *before == after, "{before:?} -> {after:?}");
+                prop_assert_ne!(after, Some(gone.as_str()));
+            }
+        }
+
+        #[test]
+        fn a_busy_member_gives_keys_away_and_takes_none(
+            members in fleet(), which in any::<prop::sample::Index>(),
+        ) {
+            let at = which.index(members.len());
+            let with = |factor| {
+                let mut members = members.clone();
+                members[at].2 = factor;
+                members
+            };
+            let (calm, busy) = (with(LoadFactor::Full), with(LoadFactor::Reduced));
+            for (before, after) in owners(&calm, 500).iter().zip(owners(&busy, 500)) {
+                prop_assert!(*before == Some(&members[at].0) || *before == after, "{before:?} -> {after:?}");
+            }
+        }
+
+        #[test]
+        fn the_order_of_the_members_says_nothing(members in fleet(), turn in 0usize..12) {
+            let mut turned = members.clone();
+            let by = turn % members.len();
+            turned.rotate_left(by);
+            turned.reverse();
+            prop_assert_eq!(owners(&members, 300), owners(&turned, 300));
+        }
+
+        #[test]
+        fn find_is_the_first_of_the_walk(members in fleet(), refused in any::<u16>(), key in any::<u64>()) {
+            let ring = build(&members);
+            let key = KeyHash::of_number(key);
+            let walk: Vec<_> = ring.walk(key).collect();
+            let weighted = members.iter().filter(|(_, base, _)| *base > 0).count();
+            prop_assert_eq!(walk.len(), weighted);
+            prop_assert_eq!(walk.iter().collect::<BTreeSet<_>>().len(), weighted);
+            let accepts = |member: usize| refused & (1 << member) == 0;
+            let first = walk.iter().copied().find(|member| accepts(*member));
+            prop_assert_eq!(ring.find(key, accepts), first);
+        }
+    }
+}

@@ -413,7 +413,7 @@ mod tests {
                             let of = classes.iter().position(|class| *class == one.class).expect("one of them");
                             if blocked & (1 << of) != 0 {
                                 Answer::Blocked
-                            } else if one.shard.shard % skip == 0 {
+                            } else if one.shard.shard.is_multiple_of(skip) {
                                 Answer::Skipped
                             } else {
                                 Answer::Taken
