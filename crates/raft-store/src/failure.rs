@@ -1,10 +1,9 @@
 //! What can go wrong for those who use a [`Store`](crate::Store).
 
-use std::{fmt, io};
-
 use orloj_model::id::NodeId;
 
 use crate::config::OptionError;
+use crate::error::Fault;
 use crate::transport::TransportError;
 
 /// Why a node does not start.
@@ -173,31 +172,8 @@ pub enum RpcError {
     Stopped(String),
 }
 
-/// A fault of the storage itself: IO or corruption. It ends the process.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{0}")]
-pub struct StorageFault(pub String);
-
-impl StorageFault {
-    /// An operation of the file system or of the database failed.
-    pub(crate) fn io(action: &str, cause: &dyn fmt::Display) -> Self {
-        StorageFault(format!("cannot {action}: {cause}"))
-    }
-
-    /// What was read is not what can have been written.
-    pub(crate) fn corrupt(what: &str, cause: &dyn fmt::Display) -> Self {
-        StorageFault(format!("{what} is damaged: {cause}"))
-    }
-}
-
-impl From<StorageFault> for io::Error {
-    fn from(fault: StorageFault) -> Self {
-        io::Error::other(fault)
-    }
-}
-
-impl From<StorageFault> for OpenError {
-    fn from(fault: StorageFault) -> Self {
-        OpenError::Storage(fault.0)
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        OpenError::Storage(fault.to_string())
     }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use orloj_model::id::{NodeId, Round};
-use orloj_model::{Clock, Command, Event, Reply};
+use orloj_model::{Clock, Command, Reply};
 use tokio::sync::{broadcast, watch};
 
 use crate::config::Options;
 use crate::failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError, RpcError};
+use crate::machine::AppliedEvents;
 use crate::status::{Leadership, MemberInfo, NodeStatus};
 use crate::tables::View;
 use crate::transport::{RpcEnvelope, RpcKind, Transport};
@@ -22,15 +23,6 @@ pub struct Applied {
     pub index: u64,
     /// What it answered.
     pub reply: Reply,
-}
-
-/// What one applied entry changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AppliedEvents {
-    /// The index of the entry.
-    pub index: u64,
-    /// What changed, in order.
-    pub events: Vec<Event>,
 }
 
 /// A node of the cluster. Clones are cheap and all stand for the same node.

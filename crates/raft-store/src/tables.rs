@@ -8,6 +8,7 @@
 mod overlay;
 mod state;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use orloj_model::tables::{RawRow, Read, TableId};
@@ -16,9 +17,10 @@ use self_cell::self_cell;
 use serde::de::DeserializeOwned;
 
 use crate::codec;
-use crate::failure::StorageFault;
+use crate::error::Fault;
 
 pub use overlay::Overlay;
+use state::Home;
 pub use state::{Changed, Position, StateDb};
 
 /// Bytes in front of the model's key: group and table.
@@ -39,7 +41,7 @@ type DbSnapshot<'a> = SnapshotWithThreadMode<'a, DB>;
 self_cell!(
     /// A snapshot together with the database that it belongs to.
     struct Pinned {
-        owner: Arc<DB>,
+        owner: Arc<Home>,
         #[covariant]
         dependent: DbSnapshot,
     }
@@ -59,8 +61,8 @@ struct Cut {
 
 impl View {
     /// What the database holds now; `applied` and `digest` must be what it says of itself.
-    pub(crate) fn of(db: &Arc<DB>, applied: u64, digest: u64) -> View {
-        let pinned = Pinned::new(Arc::clone(db), |db| db.snapshot());
+    fn of(home: &Arc<Home>, applied: u64, digest: u64) -> View {
+        let pinned = Pinned::new(Arc::clone(home), |home| home.db.snapshot());
         View { cut: Arc::new(Cut { pinned, applied, digest }) }
     }
 
@@ -73,23 +75,21 @@ impl View {
     pub fn digest(&self) -> u64 {
         self.cut.digest
     }
+
+    fn path(&self) -> &Path {
+        self.cut.pinned.borrow_owner().db.path()
+    }
 }
 
 impl Read for View {
-    type Error = StorageFault;
+    type Error = Fault;
 
-    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StorageFault> {
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         let snapshot = self.cut.pinned.borrow_dependent();
-        snapshot.get(full_key(table as u8, key)).map_err(|error| StorageFault::io("read a row", &error))
+        snapshot.get(full_key(table as u8, key)).map_err(Fault::database("read", self.path()))
     }
 
-    fn range_raw(
-        &self,
-        table: TableId,
-        from: &[u8],
-        to: &[u8],
-        limit: usize,
-    ) -> Result<Vec<RawRow>, StorageFault> {
+    fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {
         let mut rows = Vec::new();
         let (from, to) = (full_key(table as u8, from), full_key(table as u8, to));
         if from >= to || limit == 0 {
@@ -106,15 +106,15 @@ impl Read for View {
             }
             iterator.next();
         }
-        iterator.status().map_err(|error| StorageFault::io("read a range", &error))?;
+        iterator.status().map_err(Fault::database("read", self.path()))?;
         Ok(rows)
     }
 
-    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, StorageFault> {
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, Fault> {
         decode_row(bytes)
     }
 }
 
-fn decode_row<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, StorageFault> {
-    codec::decode_row(bytes).map_err(|error| StorageFault::corrupt("a row", &error))
+fn decode_row<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Fault> {
+    codec::decode_row(bytes).map_err(Fault::codec("a row of the tables"))
 }

@@ -5,17 +5,17 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use orloj_model::tables::{RawRow, Read, TableId, Write};
-use rocksdb::{DB, DBRawIterator, ReadOptions, WriteBatch};
+use rocksdb::{DBRawIterator, ReadOptions, WriteBatch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{PREFIX, decode_row, full_key};
+use super::{Home, PREFIX, decode_row, full_key};
 use crate::codec::{self, Schema};
-use crate::failure::StorageFault;
+use crate::error::Fault;
 
 /// Writes that are not on disk yet, in front of the database; reads see both.
 pub struct Overlay {
-    base: Arc<DB>,
+    base: Arc<Home>,
     /// By full key; `None` removes.
     writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     bytes: usize,
@@ -24,7 +24,7 @@ pub struct Overlay {
 
 impl Overlay {
     /// No writes yet, over a database whose running digest is `digest`.
-    pub fn new(base: Arc<DB>, digest: u64) -> Self {
+    pub(super) fn new(base: Arc<Home>, digest: u64) -> Self {
         Overlay { base, writes: BTreeMap::new(), bytes: 0, digest }
     }
 
@@ -51,38 +51,32 @@ impl Overlay {
 }
 
 impl Read for Overlay {
-    type Error = StorageFault;
+    type Error = Fault;
 
-    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StorageFault> {
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         let key = full_key(table as u8, key);
         match self.writes.get(&key) {
             Some(value) => Ok(value.clone()),
-            None => self.base.get(key).map_err(|error| StorageFault::io("read a row", &error)),
+            None => self.base.db.get(key).map_err(Fault::database("read", self.base.db.path())),
         }
     }
 
-    fn range_raw(
-        &self,
-        table: TableId,
-        from: &[u8],
-        to: &[u8],
-        limit: usize,
-    ) -> Result<Vec<RawRow>, StorageFault> {
+    fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {
         let (from, to) = (full_key(table as u8, from), full_key(table as u8, to));
         if from >= to || limit == 0 {
             return Ok(Vec::new());
         }
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(to.clone());
-        let mut stored = self.base.raw_iterator_opt(options);
+        let mut stored = self.base.db.raw_iterator_opt(options);
         stored.seek(&from);
         let written = self.writes.range((Bound::Included(from), Bound::Excluded(to)));
         let rows = merge(&mut stored, written, limit);
-        stored.status().map_err(|error| StorageFault::io("read a range", &error))?;
+        stored.status().map_err(Fault::database("read", self.base.db.path()))?;
         Ok(rows)
     }
 
-    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, StorageFault> {
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, Fault> {
         decode_row(bytes)
     }
 }
@@ -123,18 +117,18 @@ fn merge<'a>(
 }
 
 impl Write for Overlay {
-    fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), StorageFault> {
+    fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Fault> {
         self.write(table, &key, Some(value));
         Ok(())
     }
 
-    fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), StorageFault> {
+    fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Fault> {
         self.write(table, &key, None);
         Ok(())
     }
 
-    fn encode<V: Serialize>(&self, value: &V) -> Result<Vec<u8>, StorageFault> {
-        codec::encode(Schema::Row, value).map_err(|error| StorageFault::corrupt("a row", &error))
+    fn encode<V: Serialize>(&self, value: &V) -> Result<Vec<u8>, Fault> {
+        codec::encode(Schema::Row, value).map_err(Fault::codec("a row to be written"))
     }
 
     fn digest(&self) -> u64 {

@@ -6,12 +6,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, Options, WriteBatch, WriteOptions};
+use rocksdb::{DB, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{Overlay, View, full_key};
 use crate::codec::{self, Schema};
-use crate::failure::StorageFault;
+use crate::db;
+use crate::error::Fault;
+use crate::files::Retirable;
 use crate::status::Checkpoint;
 use crate::stored::{StoredLogId, StoredMembership};
 use crate::types::{LogId, LoggedMembership};
@@ -26,8 +28,6 @@ const CHECKPOINTS_KEY: &[u8] = b"checkpoints";
 const CHECKPOINT_EVERY: u64 = 256;
 /// So many checkpoints are remembered: at 100 entries a second, about three minutes.
 const CHECKPOINTS_KEPT: usize = 64;
-
-const MIB: usize = 1 << 20;
 
 /// The stored form of where the database stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,10 +70,17 @@ impl Position {
     }
 }
 
-/// An open state database.
+/// An open state database. Clones are cheap and stand for the same database; it closes with the last of them
+/// and of its views.
 #[derive(Clone)]
 pub struct StateDb {
-    db: Arc<DB>,
+    home: Arc<Home>,
+}
+
+/// A database and its directory. The database closes before the directory goes.
+pub(super) struct Home {
+    pub(super) db: DB,
+    dir: Retirable,
 }
 
 impl StateDb {
@@ -81,29 +88,43 @@ impl StateDb {
     ///
     /// # Errors
     /// IO, or a damaged database.
-    pub fn open(dir: &Path) -> Result<StateDb, StorageFault> {
-        let db = DB::open(&options(), dir)
-            .map_err(|error| StorageFault::io(&format!("open {}", dir.display()), &error))?;
-        Ok(StateDb { db: Arc::new(db) })
+    pub fn open(dir: &Path) -> Result<StateDb, Fault> {
+        let db = db::open(dir, &db::state_options())?;
+        Ok(StateDb { home: Arc::new(Home { db, dir: Retirable::new(dir.to_path_buf()) }) })
     }
 
     /// The database itself, for checkpoints.
-    pub fn raw(&self) -> &Arc<DB> {
-        &self.db
+    pub fn raw(&self) -> &DB {
+        &self.home.db
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        self.home.dir.path()
+    }
+
+    /// Its directory goes when it closes.
+    pub fn retire(&self) {
+        self.home.dir.retire();
+    }
+
+    /// A layer for the writes of an apply.
+    pub fn overlay(&self, position: &Position) -> Overlay {
+        Overlay::new(Arc::clone(&self.home), position.digest)
     }
 
     /// Where it stands.
     ///
     /// # Errors
     /// IO or corruption.
-    pub fn position(&self) -> Result<Position, StorageFault> {
+    pub fn position(&self) -> Result<Position, Fault> {
         let stored: StoredPosition = self.read(POSITION_KEY, Schema::StateMeta)?.unwrap_or_default();
         let membership: Option<StoredMembership> = self.read(MEMBERSHIP_KEY, Schema::Membership)?;
         let membership = match membership {
             None => LoggedMembership::default(),
             Some(stored) => stored
                 .try_into()
-                .map_err(|error| StorageFault::corrupt("the applied membership", &error))?,
+                .map_err(|error| Fault::Damaged(format!("the applied membership: {error}")))?,
         };
         Ok(Position {
             applied: stored.applied.map(LogId::from),
@@ -117,7 +138,7 @@ impl StateDb {
     ///
     /// # Errors
     /// IO. Nothing of the batch has been written then, and the database must not be used any more.
-    pub fn commit(&self, writes: &Overlay, position: &Position, what: Changed) -> Result<(), StorageFault> {
+    pub fn commit(&self, writes: &Overlay, position: &Position, what: Changed) -> Result<(), Fault> {
         let mut batch = WriteBatch::default();
         writes.fill(&mut batch);
         let stored = StoredPosition {
@@ -134,29 +155,21 @@ impl StateDb {
         }
         let mut unsynced = WriteOptions::default();
         unsynced.set_sync(false);
-        self.db
-            .write_opt(batch, &unsynced)
-            .map_err(|error| StorageFault::io("write applied entries", &error))
+        self.home.db.write_opt(batch, &unsynced).map_err(Fault::database("write", self.path()))
     }
 
     /// A view of what it holds now.
     pub fn view(&self, position: &Position) -> View {
-        View::of(&self.db, position.index(), position.digest)
+        View::of(&self.home, position.index(), position.digest)
     }
 
-    fn read<T: for<'de> Deserialize<'de>>(
-        &self,
-        key: &[u8],
-        schema: Schema,
-    ) -> Result<Option<T>, StorageFault> {
-        let bytes = self
-            .db
-            .get(full_key(BOOKKEEPING, key))
-            .map_err(|error| StorageFault::io("read the applied position", &error))?;
+    fn read<T: for<'de> Deserialize<'de>>(&self, key: &[u8], schema: Schema) -> Result<Option<T>, Fault> {
+        let bytes =
+            self.home.db.get(full_key(BOOKKEEPING, key)).map_err(Fault::database("read", self.path()))?;
         bytes
             .map(|bytes| codec::decode(schema, &bytes))
             .transpose()
-            .map_err(|error| StorageFault::corrupt("the applied position", &error))
+            .map_err(Fault::codec("the applied position"))
     }
 }
 
@@ -169,42 +182,8 @@ pub struct Changed {
     pub checkpoints: bool,
 }
 
-fn put<T: Serialize>(
-    batch: &mut WriteBatch,
-    key: &[u8],
-    schema: Schema,
-    value: &T,
-) -> Result<(), StorageFault> {
-    let bytes = codec::encode(schema, value)
-        .map_err(|error| StorageFault::corrupt("the applied position", &error))?;
+fn put<T: Serialize>(batch: &mut WriteBatch, key: &[u8], schema: Schema, value: &T) -> Result<(), Fault> {
+    let bytes = codec::encode(schema, value).map_err(Fault::codec("the position to be written"))?;
     batch.put(full_key(BOOKKEEPING, key), bytes);
     Ok(())
-}
-
-fn options() -> Options {
-    let mut blocks = BlockBasedOptions::default();
-    blocks.set_block_cache(&Cache::new_lru_cache(64 * MIB));
-    blocks.set_bloom_filter(10.0, false);
-    blocks.set_cache_index_and_filter_blocks(true);
-    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
-
-    let mut options = Options::default();
-    options.create_if_missing(true);
-    options.set_block_based_table_factory(&blocks);
-    options.set_write_buffer_size(32 * MIB);
-    options.set_max_write_buffer_number(4);
-    // Most reads of an apply ask for rows that are not there, or were written a moment ago.
-    options.set_memtable_prefix_bloom_ratio(0.02);
-    options.set_memtable_whole_key_filtering(true);
-    options.set_compression_type(DBCompressionType::Lz4);
-    options.set_max_total_wal_size(128 * MIB as u64);
-    options.set_max_background_jobs(2);
-    options.set_max_open_files(512);
-    options.set_bytes_per_sync(MIB as u64);
-    // The due and ready tables are queues: rows come and go at their heads. Files full of removals are
-    // compacted early, so that a scan from the head stays short.
-    options.add_compact_on_deletion_collector_factory(1024, 512, 0.5);
-    options.set_keep_log_file_num(4);
-    options.set_max_log_file_size(16 * MIB);
-    options
 }

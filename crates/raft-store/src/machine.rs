@@ -1,0 +1,346 @@
+//! The adapter between openraft and the model: committed entries in, tables and replies out.
+//!
+//! One call of `apply` is one write to the state database (several when it is very large), with the applied
+//! position in it. Proposers are answered, views published and events sent after the write, never before.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use futures_util::{Stream, StreamExt as _};
+use openraft::entry::RaftEntry as _;
+use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot};
+use openraft::{OptionalSend, alias::SnapshotOf};
+use orloj_model::tables::Write as _;
+use orloj_model::{Batch, Event};
+use tokio::sync::{broadcast, mpsc, watch};
+
+use crate::codec::{self, Schema};
+use crate::disk::Disk;
+use crate::error::Fault;
+use crate::faults::Faults;
+use crate::snapshot::{Handle, Live, Snapshots, Taken};
+use crate::status::Checkpoint;
+use crate::tables::{Changed, Overlay, Position, StateDb, View};
+use crate::types::{Entry, LogId, LoggedMembership, Payload, Replies, SnapshotMeta, TypeConfig};
+
+/// An apply that has written this much is written to the database before it goes on, in bytes.
+const WRITE_BYTES: usize = 8 << 20;
+/// Applied entries that a slow reader of the events may lag behind.
+const EVENTS_KEPT: usize = 4096;
+
+/// What one applied entry changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppliedEvents {
+    /// The index of the entry.
+    pub index: u64,
+    /// What changed, in order.
+    pub events: Vec<Event>,
+}
+
+/// What has been applied, for everybody else in the process.
+pub struct Published {
+    view: ArcSwap<View>,
+    applied: watch::Sender<u64>,
+    events: broadcast::Sender<Arc<AppliedEvents>>,
+    checkpoints: ArcSwap<Vec<Checkpoint>>,
+    /// Encoded bytes of all batches applied since the process started.
+    bytes: AtomicU64,
+}
+
+impl Published {
+    fn new(state: &StateDb, position: &Position) -> Self {
+        Published {
+            view: ArcSwap::from_pointee(state.view(position)),
+            applied: watch::Sender::new(position.index()),
+            events: broadcast::Sender::new(EVENTS_KEPT),
+            checkpoints: ArcSwap::from_pointee(position.checkpoints.clone()),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// The tables as of the last applied entry.
+    pub fn view(&self) -> View {
+        View::clone(&self.view.load())
+    }
+
+    /// Index of the last applied entry.
+    pub fn applied(&self) -> watch::Receiver<u64> {
+        self.applied.subscribe()
+    }
+
+    /// What is applied from now on.
+    pub fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {
+        self.events.subscribe()
+    }
+
+    /// The digests at the last checkpoints, oldest first.
+    pub fn checkpoints(&self) -> Arc<Vec<Checkpoint>> {
+        self.checkpoints.load_full()
+    }
+
+    /// Encoded bytes of all batches applied since the process started.
+    pub fn applied_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn advance(&self, state: &StateDb, position: &Position, checkpoints: bool) {
+        if checkpoints {
+            self.checkpoints.store(Arc::new(position.checkpoints.clone()));
+        }
+        self.view.store(Arc::new(state.view(position)));
+        self.applied.send_replace(position.index());
+    }
+
+    fn tell(&self, events: Vec<AppliedEvents>) {
+        for event in events {
+            // Nobody listens on a node that does not lead: no fault.
+            let _ = self.events.send(Arc::new(event));
+        }
+    }
+}
+
+/// The state machine.
+pub struct Machine {
+    live: Live,
+    state: StateDb,
+    position: Position,
+    snapshots: Arc<Snapshots>,
+    published: Arc<Published>,
+    disk: Arc<Disk>,
+    faults: Faults,
+    /// Closes when the machine is dropped, and with it its hold on the database.
+    _alive: mpsc::Sender<()>,
+}
+
+/// Entries that are being applied and are not written yet.
+struct Work {
+    overlay: Overlay,
+    changed: Changed,
+    events: Vec<AppliedEvents>,
+    answers: Vec<(ApplyResponder<TypeConfig>, Replies)>,
+}
+
+impl Machine {
+    /// A machine over an open state database. `alive` is dropped with it.
+    ///
+    /// # Errors
+    /// IO or damage.
+    pub fn new(
+        (live, state): (Live, StateDb),
+        snapshots: Arc<Snapshots>,
+        disk: Arc<Disk>,
+        faults: Faults,
+        alive: mpsc::Sender<()>,
+    ) -> Result<Machine, Fault> {
+        let position = state.position()?;
+        let published = Arc::new(Published::new(&state, &position));
+        Ok(Machine { live, state, position, snapshots, published, disk, faults, _alive: alive })
+    }
+
+    /// What it publishes.
+    pub fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.published)
+    }
+
+    /// Its position, for status and tests.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    fn begin(&self) -> Work {
+        Work {
+            overlay: self.state.overlay(&self.position),
+            changed: Changed::default(),
+            events: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Applies one entry to the overlay.
+    fn step(&mut self, work: &mut Work, entry: Entry) -> Result<Replies, Fault> {
+        let id: LogId = entry.log_id();
+        let mut replies = Replies::default();
+        match entry.payload {
+            Payload::Blank => {}
+            Payload::Membership(membership) => {
+                self.position.membership = LoggedMembership::new(Some(id), membership);
+                work.changed.membership = true;
+            }
+            Payload::Normal(encoded) => {
+                let batch: Batch = codec::decode(Schema::Batch, &encoded.0)
+                    .map_err(Fault::codec(format!("the batch of entry {}", id.index)))?;
+                self.published.bytes.fetch_add(encoded.0.len() as u64, Ordering::Relaxed);
+                let mut events = Vec::new();
+                replies.0 = orloj_model::apply(&mut work.overlay, id.index, &batch, &mut events)?;
+                if !events.is_empty() {
+                    work.events.push(AppliedEvents { index: id.index, events });
+                }
+            }
+        }
+        work.changed.checkpoints |= self.position.advance(id, work.overlay.digest());
+        Ok(replies)
+    }
+
+    /// Writes what has been applied, and then tells everybody.
+    fn write(&mut self, work: Work) -> Result<(), Fault> {
+        self.state.commit(&work.overlay, &self.position, work.changed)?;
+        self.published.advance(&self.state, &self.position, work.changed.checkpoints);
+        self.published.tell(work.events);
+        for (responder, replies) in work.answers {
+            responder.send(replies);
+        }
+        Ok(())
+    }
+
+    async fn apply_all<S>(&mut self, mut entries: S) -> Result<(), io::Error>
+    where
+        S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
+    {
+        let mut work = self.begin();
+        while let Some(item) = entries.next().await {
+            let (entry, responder) = item?;
+            let replies = self.step(&mut work, entry)?;
+            if let Some(responder) = responder {
+                work.answers.push((responder, replies));
+            }
+            if work.overlay.bytes() > WRITE_BYTES {
+                self.write(work)?;
+                work = self.begin();
+            }
+        }
+        Ok(self.write(work)?)
+    }
+
+    async fn install(&mut self, snapshot: Handle) -> Result<(), Fault> {
+        let (mut live, old, snapshots) = (self.live.clone(), self.state.clone(), Arc::clone(&self.snapshots));
+        let work = move || {
+            let state = live.replace(&old, &snapshot)?;
+            let position = state.position()?;
+            if position.applied != snapshot.meta().last_log_id {
+                let (found, named) = (position.index(), snapshot.index());
+                return Err(Fault::Damaged(format!("the snapshot at {named} holds the tables at {found}")));
+            }
+            snapshots.adopt(&snapshot)?;
+            Ok((live, state, position))
+        };
+        (self.live, self.state, self.position) = blocking(work).await?;
+        self.published.advance(&self.state, &self.position, true);
+        tracing::info!(index = self.position.index(), "a snapshot took the place of the tables");
+        Ok(())
+    }
+
+    fn meta(&self) -> SnapshotMeta {
+        SnapshotMeta { last_log_id: self.position.applied, last_membership: self.position.membership.clone() }
+    }
+
+    /// Takes a checkpoint now, between two applies, so that data and position agree.
+    async fn take(&self) -> Result<Taken, Fault> {
+        let (snapshots, state, meta) = (Arc::clone(&self.snapshots), self.state.clone(), self.meta());
+        blocking(move || snapshots.take(&state, meta)).await
+    }
+
+    fn report<T>(&self, result: Result<T, io::Error>) -> Result<T, io::Error> {
+        if let Err(error) = &result {
+            self.faults.raise(error);
+        }
+        result
+    }
+}
+
+/// Runs work that waits for the disk where it holds up no other task.
+pub async fn blocking<T, F>(work: F) -> Result<T, Fault>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, Fault> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Fault::Damaged(format!("a task of the storage died: {error}"))),
+    }
+}
+
+impl RaftStateMachine<TypeConfig> for Machine {
+    type SnapshotData = Handle;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, LoggedMembership), io::Error> {
+        Ok((self.position.applied, self.position.membership.clone()))
+    }
+
+    async fn apply<S>(&mut self, entries: S) -> Result<(), io::Error>
+    where
+        S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
+    {
+        let applied = self.apply_all(entries).await;
+        self.report(applied)
+    }
+
+    async fn try_create_snapshot_builder(&mut self, force: bool) -> Option<Builder> {
+        if !force && self.disk.is_low() {
+            tracing::warn!("no snapshot is taken: the disk is nearly full");
+            return None;
+        }
+        Some(self.get_snapshot_builder().await)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        let taken = match self.snapshots.current() {
+            Some(current) if current.meta().last_log_id == self.position.applied => {
+                Ok(Made::Already(current))
+            }
+            _ => self.take().await.map(Made::Now),
+        };
+        Builder { made: Some(taken), snapshots: Arc::clone(&self.snapshots), faults: self.faults.clone() }
+    }
+
+    async fn install_snapshot(&mut self, _: &SnapshotMeta, snapshot: Handle) -> Result<(), io::Error> {
+        let installed = self.install(snapshot).await.map_err(io::Error::from);
+        self.report(installed)
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<TypeConfig, Handle>>, io::Error> {
+        Ok(self.snapshots.current().map(whole))
+    }
+}
+
+fn whole(handle: Handle) -> SnapshotOf<TypeConfig, Handle> {
+    Snapshot { meta: handle.meta().clone(), snapshot: handle }
+}
+
+/// Makes a checkpoint into a durable snapshot, while the machine goes on.
+pub struct Builder {
+    made: Option<Result<Made, Fault>>,
+    snapshots: Arc<Snapshots>,
+    faults: Faults,
+}
+
+enum Made {
+    /// The current snapshot stands for the same entries.
+    Already(Handle),
+    Now(Taken),
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for Builder {
+    type SnapshotData = Handle;
+
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf<TypeConfig, Handle>, io::Error> {
+        let made = self.made.take().ok_or_else(|| io::Error::other("the snapshot was built before"))?;
+        let kept = match made {
+            Ok(Made::Already(current)) => Ok(current),
+            Ok(Made::Now(taken)) => {
+                let snapshots = Arc::clone(&self.snapshots);
+                blocking(move || snapshots.keep(taken)).await
+            }
+            Err(fault) => Err(fault),
+        };
+        match kept {
+            Ok(handle) => Ok(whole(handle)),
+            Err(fault) => {
+                self.faults.raise(&fault);
+                Err(fault.into())
+            }
+        }
+    }
+}
