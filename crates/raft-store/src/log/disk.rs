@@ -129,10 +129,10 @@ impl Disk {
         Ok(())
     }
 
-    /// Moves what lies in memory and WAL into a table, for tests of tables.
+    /// The database itself, for tests.
     #[cfg(test)]
-    pub(super) fn flush(&self) {
-        self.db.flush().unwrap();
+    pub(super) fn database(&self) -> &DB {
+        &self.db
     }
 
     /// A consistent view of a range of entries, as of now.

@@ -146,7 +146,7 @@ impl World<'_> {
     }
 
     fn flush_tables(&mut self) {
-        self.log().disk.flush();
+        self.log().disk.database().flush().unwrap();
     }
 
     async fn reopen(&mut self) {

@@ -15,16 +15,23 @@ struct Gate {
     verdict: mpsc::Receiver<Result<(), Fault>>,
 }
 
+/// What a test lets happen at a gate.
+fn hear(verdict: &mpsc::Receiver<Result<(), Fault>>) -> Result<(), Fault> {
+    verdict.recv().unwrap_or_else(|_| Err(Fault::Damaged("the test is over".into())))
+}
+
 impl Sink for Gate {
     fn commit(&mut self, batch: WriteBatch) -> Result<(), Fault> {
         let mut indexes = Indexes::default();
         batch.iterate(&mut indexes);
-        self.arrived.send(indexes.0).unwrap();
-        self.verdict.recv().unwrap()?;
+        drop(self.arrived.send(indexes.0));
+        hear(&self.verdict)?;
         self.disk.commit(batch)
     }
 
     fn reclaim(&mut self, upto: u64) -> Result<(), Fault> {
+        drop(self.arrived.send(vec![upto]));
+        hear(&self.verdict)?;
         self.disk.reclaim(upto)
     }
 }
@@ -72,6 +79,10 @@ fn gated(dir: &Path) -> (LogStore, Warden) {
     let sink = |disk| Box::new(Gate { disk, arrived: arrive, verdict: heard }) as Box<dyn Sink>;
     let log = LogStore::open_with(dir, TAIL_BYTES, clock(), sink).unwrap();
     (log, Warden { arrived, verdict })
+}
+
+fn guard(dir: &Path) -> Claim {
+    Guard::open(&dir.join(GUARD)).unwrap().unwrap().claim()
 }
 
 #[tokio::test]
@@ -131,10 +142,13 @@ async fn votes_and_truncations_wait_for_their_sync() {
         saving.await.unwrap();
     }
     assert_eq!(reader.read_vote().await.unwrap(), Some(vote));
+    assert_eq!(guard(dir.path()).vote, Some(StoredVote::from(&vote)), "claimed as soon as it is given");
+    assert_eq!(guard(dir.path()).last_index, Some(3));
     {
         let mut truncating = std::pin::pin!(log.truncate_after(Some(id(1, 1))));
         assert!(futures_util::poll!(&mut truncating).is_pending());
         warden.wait();
+        assert_eq!(guard(dir.path()).last_index, Some(1), "not claimed any more before it is given up");
         assert!(futures_util::poll!(&mut truncating).is_pending(), "on its way to the disk");
         warden.pass();
         truncating.await.unwrap();
@@ -146,7 +160,6 @@ async fn votes_and_truncations_wait_for_their_sync() {
 async fn committed_is_recorded_never_ahead_of_the_entries_on_disk() {
     let dir = tempfile::tempdir().unwrap();
     let (mut log, warden) = gated(dir.path());
-    let guard = || Guard::open(&dir.path().join(GUARD)).unwrap().unwrap().claim();
     let first = submit(&mut log, [entry(1, 0)]).await;
     warden.wait();
     // Entry 1 is submitted and committed by others while this disk still writes entry 0.
@@ -155,10 +168,13 @@ async fn committed_is_recorded_never_ahead_of_the_entries_on_disk() {
     warden.pass();
     first.await.unwrap().unwrap();
     warden.wait();
-    assert_eq!((guard().last_index, guard().committed), (Some(0), None));
+    assert_eq!((guard(dir.path()).last_index, guard(dir.path()).committed), (Some(0), None));
     warden.pass();
     second.await.unwrap().unwrap();
-    assert_eq!((guard().last_index, guard().committed.map(|id| id.index)), (Some(1), Some(1)));
+    assert_eq!(
+        (guard(dir.path()).last_index, guard(dir.path()).committed.map(|id| id.index)),
+        (Some(1), Some(1))
+    );
 }
 
 #[tokio::test]
@@ -220,6 +236,59 @@ async fn the_guard_is_synced_within_a_second_of_a_write() {
     log.save_committed(Some(id(1, 0))).await.unwrap();
     time.advance_ms(1000);
     append(&mut log, [entry(1, 1)]).await;
-    let claim = Guard::open(&dir.path().join(GUARD)).unwrap().unwrap().claim();
+    let claim = guard(dir.path());
     assert_eq!((claim.last_index, claim.committed.map(|id| id.index)), (Some(1), Some(0)));
+}
+
+#[tokio::test]
+async fn a_purge_can_stop_at_each_of_its_steps() {
+    for (passed, first) in [(0, 0), (1, 6), (2, 6)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, warden) = gated(dir.path());
+        warden.pass();
+        append(&mut log, (0..10).map(|index| entry(1, index))).await;
+        assert_eq!(warden.wait().len(), 10);
+        log.purge(id(1, 5)).await.unwrap();
+        assert_eq!(warden.wait(), [], "the purge is synced first");
+        if passed > 0 {
+            warden.pass();
+            assert_eq!(warden.wait(), [5], "then its files go");
+        }
+        if passed > 1 {
+            warden.pass();
+            append_passed(&mut log, &warden, entry(1, 10)).await;
+        } else {
+            warden.refuse();
+        }
+        drop(log);
+        let log = open(dir.path());
+        let expected: Vec<Entry> = (first..10 + u64::from(passed > 1)).map(|index| entry(1, index)).collect();
+        assert_eq!(all(&log).await, expected, "after {passed} steps");
+    }
+}
+
+async fn append_passed(log: &mut LogStore, warden: &Warden, entry: Entry) {
+    let flushed = submit(log, [entry]).await;
+    warden.wait();
+    warden.pass();
+    flushed.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_purge_gives_disk_space_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = open(dir.path());
+    for start in (0..500).step_by(100) {
+        append(&mut log, (start..start + 100).map(|index| entry(1, index))).await;
+        log.disk.database().flush().unwrap();
+    }
+    // Only tables below level 0 are given back as files; compaction moves them there in good time.
+    log.disk.database().compact_range(None::<&[u8]>, None::<&[u8]>);
+    let tables = |log: &LogStore| log.disk.database().live_files().unwrap().len();
+    let before = tables(&log);
+    assert!(before >= 2, "{before} tables hold the log");
+    log.purge(id(1, 498)).await.unwrap();
+    append(&mut log, [entry(1, 500)]).await;
+    assert!(tables(&log) < before);
+    assert_eq!(all(&log).await, [entry(1, 499), entry(1, 500)]);
 }
