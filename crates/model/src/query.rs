@@ -107,6 +107,28 @@ pub fn due<R: Read>(
     tables.keys::<DueTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
 }
 
+/// The first page of [`due`] from an instant on.
+pub fn due_from<R: Read>(
+    tables: &R,
+    from: Millis,
+    until: Millis,
+    limit: usize,
+) -> Result<Vec<DueKey>, R::Error> {
+    let from = KeyWriter::default().millis(from).finish();
+    tables.keys::<DueTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
+}
+
+/// The first page of [`expiring`] from an instant on.
+pub fn expiring_from<R: Read>(
+    tables: &R,
+    from: Millis,
+    until: Millis,
+    limit: usize,
+) -> Result<Vec<TimeKey>, R::Error> {
+    let from = KeyWriter::default().millis(from).finish();
+    tables.keys::<ExpireTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
+}
+
 /// Shards in the waiting room, most urgent first; at most `limit`, after `after`.
 pub fn ready<R: Read>(tables: &R, after: Option<ReadyKey>, limit: usize) -> Result<Vec<ReadyKey>, R::Error> {
     let from = after.map(|key| next(key.encode())).unwrap_or_default();

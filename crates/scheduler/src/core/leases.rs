@@ -1,0 +1,295 @@
+//! Leases in force: from the grant through the push to the end of the attempt.
+
+use orloj_model::id::{ExecutorId, Fence};
+use orloj_model::key::{RunningKey, ShardKey};
+use orloj_model::schema::RunningRow;
+use orloj_model::{Command, Event};
+use orloj_wire::protocol::{AttemptRef, CancelReason, RunVerdict};
+
+use super::executors::chance;
+use super::{Core, Held, HeldPhase, Lease, Now, Step, Tracked};
+
+/// The most attempts in one push.
+pub(super) const PUSH_LIMIT: usize = 256;
+/// An accepted attempt that so many heartbeats in a row do not name is pushed again: one may have been on its
+/// way when the push was answered.
+const MISSING_LIMIT: u8 = 2;
+
+/// Why a push got no verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushFailure {
+    /// No answer, or none that makes sense: the attempts may be there.
+    Unknown,
+    /// The executor has seen a later round: this leader is deposed.
+    StaleRound,
+    /// Another executor, or another life, answered.
+    NotTheOne,
+}
+
+/// The lease that a text of the protocol names.
+pub(super) fn lease_of(attempt: &AttemptRef) -> Option<Lease> {
+    let task = attempt.task_id.parse().ok()?;
+    let shard = ShardKey { task, shard: attempt.shard_index };
+    Some(Lease { shard, attempt: attempt.attempt, fence: attempt.fence })
+}
+
+/// The text of the protocol that names a lease.
+pub(crate) fn attempt_ref(lease: &Lease) -> AttemptRef {
+    AttemptRef {
+        task_id: lease.shard.task.to_string(),
+        shard_index: lease.shard.shard,
+        attempt: lease.attempt,
+        fence: lease.fence,
+    }
+}
+
+impl Core {
+    /// A lease from the tables, granted by an earlier leader: in doubt until its executor says what it holds.
+    pub(crate) fn inherit(
+        &mut self,
+        key: &RunningKey,
+        row: &RunningRow,
+        timeout_ms: Option<u64>,
+        cancel_requested: bool,
+    ) {
+        let lease = Lease { shard: key.shard, attempt: row.attempt, fence: row.fence };
+        self.tracked.insert(
+            key.shard,
+            Tracked::Held(Held {
+                executor: key.executor.clone(),
+                incarnation: row.incarnation,
+                lease,
+                phase: HeldPhase::InDoubt,
+                timeout_ms,
+                missing: 0,
+                stop: None,
+                overrun_at: None,
+            }),
+        );
+        self.held += 1;
+        if let Some(slot) = self.fleet.find(&key.executor) {
+            let held = self.fleet.held(slot);
+            self.fleet.set_held(slot, held + 1);
+            if let Some(exec) = self.executors.get_mut(&key.executor) {
+                exec.hold(key.shard, slot);
+            }
+        }
+        if cancel_requested {
+            self.cancel(key.shard, &key.executor, row.fence);
+        }
+    }
+
+    /// Declares lost what the tables say is held by executors that are not there. After everything was
+    /// inherited.
+    pub(crate) fn lose_orphans(&mut self) {
+        let mut commands = Vec::new();
+        for (shard, tracked) in &self.tracked {
+            if let Tracked::Held(held) = tracked
+                && self
+                    .executors
+                    .get(&held.executor)
+                    .is_none_or(|exec| !exec.row().may_hold(held.incarnation))
+            {
+                let fence = held.lease.fence;
+                commands.push(Command::Lose { shard: (*shard).into(), fence, chance: chance(fence, *shard) });
+            }
+        }
+        if !commands.is_empty() {
+            self.steps.push(Step::Propose(commands));
+        }
+    }
+
+    /// An applied change. Events that only echo the leader's own commands say nothing new.
+    pub(crate) fn event(&mut self, event: &Event, now: Now) {
+        match event {
+            Event::Waiting { shard, due_at, clock } => self.track_due(*shard, *due_at, *clock, now),
+            Event::AttemptEnded { shard, fence, .. } => {
+                if self.held(*shard, *fence).is_some() {
+                    self.forget(*shard);
+                }
+            }
+            Event::CancelRequested { shard, executor, fence } => self.cancel(*shard, executor, *fence),
+            Event::Expires { task, at } => self.track_expiry(*task, *at, now),
+            Event::TaskChanged { task, status, .. } if status.is_terminal() => {
+                let shard = ShardKey { task: *task, shard: 0 };
+                if !matches!(self.tracked.get(&shard), Some(Tracked::Granting { .. } | Tracked::Held(_))) {
+                    self.forget(shard);
+                }
+                if let Some(timer) = self.expiries.remove(task) {
+                    self.wheel.cancel(timer);
+                }
+            }
+            Event::TaskChanged { .. }
+            | Event::RoundBegan { .. }
+            | Event::Granted { .. }
+            | Event::ExecutorChanged { .. } => {}
+        }
+    }
+
+    fn held(&mut self, shard: ShardKey, fence: Fence) -> Option<&mut Held> {
+        match self.tracked.get_mut(&shard) {
+            Some(Tracked::Held(held)) if held.lease.fence == fence => Some(held),
+            _ => None,
+        }
+    }
+
+    pub(super) fn holds(&self, id: &ExecutorId, lease: Lease) -> bool {
+        matches!(self.tracked.get(&lease.shard),
+            Some(Tracked::Held(held)) if held.lease == lease && held.executor == *id)
+    }
+
+    pub(super) fn cancel(&mut self, shard: ShardKey, executor: &ExecutorId, fence: Fence) {
+        if matches!(self.tracked.get(&shard), Some(Tracked::Granting { .. })) {
+            // The answer to the grant is still on its way to the loop.
+            self.early_cancels.insert((shard, fence));
+        } else if let Some(held) = self.held(shard, fence) {
+            held.stop = Some(CancelReason::Cancelled);
+            let lease = held.lease;
+            self.stop(executor, lease, CancelReason::Cancelled);
+        }
+    }
+
+    /// A heartbeat (or the answer to the announcement) names a lease.
+    pub(super) fn seen(&mut self, shard: ShardKey, running_ms: Option<u64>, now: Now) {
+        let grace = self.options.timeout_grace_ms;
+        let Some(Tracked::Held(held)) = self.tracked.get_mut(&shard) else { return };
+        held.missing = 0;
+        if held.phase == HeldPhase::InDoubt {
+            held.phase = HeldPhase::Accepted;
+        }
+        let (Some(timeout), Some(running)) = (held.timeout_ms, running_ms) else { return };
+        if running <= timeout.saturating_add(grace) {
+            return;
+        }
+        let (lease, executor) = (held.lease, held.executor.clone());
+        match held.overrun_at {
+            None => {
+                held.overrun_at = Some(now.mono_ms);
+                held.stop.get_or_insert(CancelReason::TimedOut);
+                self.stop(&executor, lease, CancelReason::TimedOut);
+            }
+            Some(since) if now.mono_ms.saturating_sub(since) > grace => {
+                let command = Command::TimeOut {
+                    shard: shard.into(),
+                    fence: lease.fence,
+                    chance: chance(lease.fence, shard),
+                };
+                self.steps.push(Step::Propose(vec![command]));
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// A heartbeat does not name a lease. Pushed again, under the same fence, to the same executor, which
+    /// treats it as the same; in doubt only once the executor knows this round, so that no push of an
+    /// earlier leader can follow.
+    pub(super) fn unseen(&mut self, shard: ShardKey, knows_round: bool) {
+        let Some(Tracked::Held(held)) = self.tracked.get_mut(&shard) else { return };
+        let again = match held.phase {
+            HeldPhase::Outbox | HeldPhase::InFlight => false,
+            HeldPhase::InDoubt => knows_round,
+            HeldPhase::Accepted => {
+                held.missing = held.missing.saturating_add(1);
+                held.missing >= MISSING_LIMIT
+            }
+        };
+        if again {
+            held.missing = 0;
+            held.phase = HeldPhase::Outbox;
+            let executor = held.executor.clone();
+            if let Some(exec) = self.executors.get_mut(&executor) {
+                exec.outbox.push_back(shard);
+            }
+        }
+    }
+
+    /// A push was answered.
+    pub(crate) fn pushed(
+        &mut self,
+        id: &ExecutorId,
+        leases: &[Lease],
+        verdicts: &[RunVerdict],
+        refusal: Option<&str>,
+        now: Now,
+    ) {
+        self.push_answered(id, true, now);
+        let mut requeue = Vec::new();
+        for (lease, verdict) in leases.iter().zip(verdicts) {
+            let Some(held) = self.held(lease.shard, lease.fence) else { continue };
+            match verdict {
+                RunVerdict::Accepted | RunVerdict::Duplicate => held.phase = HeldPhase::Accepted,
+                RunVerdict::Refused => requeue.push(Command::Requeue {
+                    shard: lease.shard.into(),
+                    fence: lease.fence,
+                    message: refusal.unwrap_or("refused").to_owned(),
+                }),
+            }
+        }
+        if !requeue.is_empty() {
+            self.refused(id, now);
+            self.steps.push(Step::Propose(requeue));
+        }
+        self.send(now);
+    }
+
+    /// A push came to nothing that is known. `false` when the leader is deposed and must stop.
+    pub(crate) fn push_failed(
+        &mut self,
+        id: &ExecutorId,
+        leases: &[Lease],
+        failure: PushFailure,
+        now: Now,
+    ) -> bool {
+        self.push_answered(id, false, now);
+        for lease in leases.iter().rev() {
+            if let Some(held) = self.held(lease.shard, lease.fence) {
+                held.phase = HeldPhase::Outbox;
+                if let Some(exec) = self.executors.get_mut(id) {
+                    exec.outbox.push_front(lease.shard);
+                }
+            }
+        }
+        failure != PushFailure::StaleRound
+    }
+
+    /// The executor was asked to stop attempts and says which of them it holds. One that it does not hold,
+    /// and that is on no way to it, never arrived: its lease can end.
+    pub(crate) fn stop_answer(
+        &mut self,
+        id: &ExecutorId,
+        reason: CancelReason,
+        leases: &[Lease],
+        held: &[bool],
+        now: Now,
+    ) {
+        self.stop_answered(id, now);
+        let knows_round = self.executor(id).is_some_and(|exec| exec.knows_round());
+        let mut requeue = Vec::new();
+        for (lease, is_held) in leases.iter().zip(held) {
+            if reason == CancelReason::LeaseLost {
+                self.stopped(id, lease.shard);
+                continue;
+            }
+            let Some(known) = self.held(lease.shard, lease.fence) else {
+                self.stopped(id, lease.shard);
+                continue;
+            };
+            let on_its_way = matches!(known.phase, HeldPhase::InFlight);
+            if !is_held && !on_its_way && knows_round && reason == CancelReason::Cancelled {
+                requeue.push(Command::Requeue {
+                    shard: lease.shard.into(),
+                    fence: lease.fence,
+                    message: "cancelled before it reached its executor".to_owned(),
+                });
+            }
+        }
+        if !requeue.is_empty() {
+            self.steps.push(Step::Propose(requeue));
+        }
+    }
+
+    /// Asking an executor to stop attempts failed: it is asked again.
+    pub(crate) fn stop_failed(&mut self, id: &ExecutorId, now: Now) {
+        self.stop_answered(id, now);
+    }
+}

@@ -1,0 +1,238 @@
+//! From the waiting room to a grant.
+
+use orloj_model::command::ShardRef;
+use orloj_model::id::Millis;
+use orloj_model::key::ShardKey;
+use orloj_model::task::{DueClock, Origin, TaskSpec};
+use orloj_model::{Command, Refusal, Reply};
+
+use super::{Candidate, Core, Held, HeldPhase, Lease, Now, Step, Tracked};
+use crate::placement::{ExecutorSet, Wanted};
+use crate::ring::KeyHash;
+use crate::waiting::{Answer, Waiting};
+
+/// The most grants in one call of [`Core::plan`]: one entry of the proposer.
+const GRANTS_PER_PLAN: usize = 512;
+/// The most grants that have been proposed and not answered: enough to keep the log's sync busy.
+const GRANTS_IN_FLIGHT: usize = 2_048;
+/// A shard that has waited this long is written to the ready index, so that its status says `ready` and a
+/// new leader finds it in order, in milliseconds.
+const READY_AFTER_MS: u64 = 1_000;
+/// How many entries of the list of those to write down may be out of date.
+const UNREADY_SLACK: usize = 4_096;
+/// The most shards written to the ready index in one call, and only while no grant is on its way.
+const READY_PER_PLAN: usize = 256;
+
+impl Core {
+    /// The rows of a due shard were read.
+    pub(crate) fn ready(&mut self, candidate: Candidate, now: Now) {
+        let shard = candidate.shard;
+        if matches!(
+            self.tracked.get(&shard),
+            Some(Tracked::Waiting(_) | Tracked::Granting { .. } | Tracked::Held(_))
+        ) {
+            return;
+        }
+        self.forget(shard);
+        if !candidate.ready {
+            self.unready.push_back((shard, now.mono_ms));
+        }
+        self.wait(Box::new(candidate));
+    }
+
+    /// A due shard turned out not to wait any more.
+    pub(crate) fn not_waiting(&mut self, shard: ShardKey) {
+        if matches!(self.tracked.get(&shard), Some(Tracked::Due)) {
+            self.tracked.remove(&shard);
+        }
+    }
+
+    fn wait(&mut self, candidate: Box<Candidate>) {
+        let class = self.class_of(&candidate.spec);
+        let (shard, priority, since) = (candidate.shard, candidate.spec.priority, candidate.since);
+        self.waiting.insert(Waiting { shard, class, priority, since });
+        self.tracked.insert(shard, Tracked::Waiting(candidate));
+    }
+
+    /// Places what waits, most urgent first, and proposes the grants.
+    pub(crate) fn plan(&mut self, now: Now) {
+        let mut grants = Vec::new();
+        let limit = GRANTS_PER_PLAN.min(GRANTS_IN_FLIGHT.saturating_sub(self.granting));
+        let mut room = std::mem::take(&mut self.waiting);
+        room.offer(limit, |waiting| self.place(waiting, &mut grants));
+        self.waiting = room;
+        if self.unready.len() > 2 * self.waiting.len() + UNREADY_SLACK {
+            let tracked = &self.tracked;
+            self.unready.retain(|(shard, _)| matches!(tracked.get(shard), Some(Tracked::Waiting(_))));
+        }
+        if !grants.is_empty() {
+            self.steps.push(Step::Propose(grants));
+        } else if self.granting == 0 {
+            self.write_down_who_waits(now);
+        }
+    }
+
+    fn place(&mut self, waiting: &Waiting, grants: &mut Vec<Command>) -> Answer {
+        let shard = waiting.shard;
+        let Some(Tracked::Waiting(candidate)) = self.tracked.get(&shard) else { return Answer::Taken };
+        self.placements += 1;
+        let wanted = Wanted {
+            class: waiting.class,
+            strategy: &candidate.spec.strategy,
+            key: KeyHash::of(routing_key(&candidate.spec)),
+            zone: candidate.spec.zone.as_deref(),
+            avoid: &ExecutorSet::new(),
+            may_queue: false,
+            number: self.placements,
+        };
+        let Ok(executor) = self.fleet.take(&wanted) else { return Answer::Blocked };
+        let exec = self.fleet.id(executor).and_then(|id| self.executors.get(id));
+        let Some(exec) = exec else {
+            self.fleet.give_back(executor);
+            return Answer::Blocked;
+        };
+        grants.push(Command::Grant {
+            shard: shard.into(),
+            attempt: candidate.attempt,
+            executor: exec.id().clone(),
+            incarnation: exec.incarnation(),
+        });
+        self.granting += 1;
+        if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
+            self.tracked.insert(shard, Tracked::Granting { candidate, executor });
+        }
+        Answer::Taken
+    }
+
+    /// Only while nothing else is on its way: the ready index is a convenience, the due index is the truth.
+    fn write_down_who_waits(&mut self, now: Now) {
+        let mut commands = Vec::new();
+        while commands.len() < READY_PER_PLAN {
+            match self.unready.front() {
+                Some((_, since)) if now.mono_ms.saturating_sub(*since) >= READY_AFTER_MS => {}
+                _ => break,
+            }
+            let Some((shard, _)) = self.unready.pop_front() else { break };
+            if let Some(Tracked::Waiting(candidate)) = self.tracked.get_mut(&shard)
+                && !candidate.ready
+            {
+                candidate.ready = true;
+                commands.push(Command::MakeReady { shard: shard.into() });
+            }
+        }
+        if !commands.is_empty() {
+            self.steps.push(Step::Propose(commands));
+        }
+    }
+
+    /// A proposed command was applied. `false` when its round is over: the leader must stop.
+    pub(crate) fn applied(&mut self, command: &Command, reply: &Reply, now: Now) -> bool {
+        if matches!(reply, Reply::Refused(Refusal::StaleRound { .. })) {
+            return false;
+        }
+        match command {
+            Command::Grant { shard, attempt, .. } => self.granted((*shard).into(), *attempt, reply, now),
+            Command::MakeReady { shard } => {
+                if let Reply::Refused(Refusal::NotDue { due_at }) = reply {
+                    self.track_due((*shard).into(), *due_at, DueClock::Cluster, now);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn granted(&mut self, shard: ShardKey, attempt: u32, reply: &Reply, now: Now) {
+        let Some(Tracked::Granting { candidate, executor }) = self.tracked.remove(&shard) else { return };
+        self.granting -= 1;
+        let id = self.fleet.id(executor).cloned();
+        if let (Reply::Granted { fence }, Some(id)) = (reply, id)
+            && let Some(exec) = self.executors.get_mut(&id)
+        {
+            let lease = Lease { shard, attempt, fence: *fence };
+            let held = Held {
+                incarnation: exec.incarnation(),
+                executor: id,
+                lease,
+                phase: HeldPhase::Outbox,
+                timeout_ms: candidate.spec.timeout_ms,
+                missing: 0,
+                stop: None,
+                overrun_at: None,
+            };
+            exec.hold(shard, executor);
+            exec.outbox.push_back(shard);
+            let executor = held.executor.clone();
+            self.held += 1;
+            self.tracked.insert(shard, Tracked::Held(held));
+            if self.early_cancels.remove(&(shard, *fence)) {
+                self.cancel(shard, &executor, *fence);
+            }
+            return;
+        }
+        self.fleet.give_back(executor);
+        match reply {
+            Reply::Refused(Refusal::NotDue { due_at }) => {
+                self.track_due(shard, *due_at, DueClock::Cluster, now);
+            }
+            // The rows say something else than was believed: read them again.
+            Reply::Refused(Refusal::WrongAttempt { .. }) => self.look_again(shard),
+            Reply::Refused(Refusal::ExecutorUnknown | Refusal::ExecutorNotOnline) => {
+                self.fleet.set_open(executor, false);
+                self.wait(candidate);
+            }
+            _ => {}
+        }
+    }
+
+    /// Grants whose proposal did not get into the log: the shards wait on.
+    pub(crate) fn not_proposed(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Grant { shard, .. } => {
+                    let shard: ShardKey = ShardRef::into(shard);
+                    if let Some(Tracked::Granting { candidate, executor }) = self.tracked.remove(&shard) {
+                        self.granting -= 1;
+                        self.fleet.give_back(executor);
+                        self.wait(candidate);
+                    }
+                }
+                other => self.again.push(other),
+            }
+        }
+    }
+
+    /// Proposes again what had found no room.
+    pub(crate) fn retry(&mut self) {
+        if !self.again.is_empty() {
+            self.steps.push(Step::Propose(std::mem::take(&mut self.again)));
+        }
+    }
+
+    fn look_again(&mut self, shard: ShardKey) {
+        self.tracked.insert(shard, Tracked::Due);
+        self.due.push_back(shard);
+    }
+
+    /// Since when a shard has been due whose grant is on its way. For the metrics.
+    pub(crate) fn granting_since(&self, shard: ShardKey) -> Option<Millis> {
+        match self.tracked.get(&shard) {
+            Some(Tracked::Granting { candidate, .. }) => Some(candidate.since),
+            _ => None,
+        }
+    }
+
+    /// Since when the shard that has waited longest has been due.
+    pub(crate) fn oldest_waiting(&self) -> Option<Millis> {
+        self.waiting.oldest()
+    }
+}
+
+/// What decides a task's place on the ring.
+fn routing_key(spec: &TaskSpec) -> &str {
+    match (&spec.routing_key, &spec.origin) {
+        (Some(key), _) => key,
+        (None, Origin::Fire { job, .. }) => job,
+        (None, _) => &spec.handler,
+    }
+}

@@ -1,0 +1,385 @@
+//! The handle through which the API reaches the leader's loop.
+
+use std::sync::Arc;
+
+use orloj_model::command::{Report, ShardRef};
+use orloj_model::executor::{ExecutorState, Registration};
+use orloj_model::id::{ExecutorId, Round, check_name};
+use orloj_model::query;
+use orloj_model::task::{Outcome, Progress};
+use orloj_model::{Command, Refusal, Reply};
+use orloj_raft_store::Store;
+use orloj_wire::protocol::{
+    self, Heartbeat, HeartbeatAck, Leave, LogChunk, LogRequest, Register, Registered, ReportOutcome,
+    ReportVerdict, Reports, ReportsAck, Saves, SavesAck,
+};
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::error::LeaderError;
+use crate::link::{self, ExecutorLink, LinkError, Target};
+use crate::metrics::Metrics;
+
+/// The most reports or saves in one call; more is refused, so that one executor cannot fill an entry.
+pub const BATCH_LIMIT: usize = 256;
+/// The most handlers and labels of an executor.
+const REGISTRATION_LIMIT: usize = 1_000;
+
+/// What the loop is asked.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Register(Registration, Vec<protocol::Held>, oneshot::Sender<Result<Registered, LeaderError>>),
+    Heartbeat(Heartbeat, oneshot::Sender<HeartbeatAck>),
+    Probe(oneshot::Sender<Probe>),
+    Live(oneshot::Sender<Vec<LiveExecutor>>),
+}
+
+/// Figures of a leader's loop.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Probe {
+    /// Timers in the wheel.
+    pub wheel_size: usize,
+    /// Milliseconds until the earliest timer; negative when it is overdue.
+    pub oldest_due_timer_ms: Option<i64>,
+    /// Shards that wait for a slot.
+    pub waiting: usize,
+    /// For how long the first of them has waited, in milliseconds.
+    pub oldest_waiting_ms: Option<i64>,
+    /// Grants on their way through the log.
+    pub granting: usize,
+    /// Leases in force.
+    pub running: usize,
+    /// How far the wall clock has been stepped since this leader began, in milliseconds.
+    pub wall_offset_ms: i64,
+    /// How often it was stepped.
+    pub clock_steps: u64,
+}
+
+/// An executor as the leader sees it now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LiveExecutor {
+    /// Its id.
+    pub id: String,
+    /// Its life.
+    pub incarnation: u64,
+    /// Where it takes pushes.
+    pub address: String,
+    /// `online`, `suspect`, `draining`, `offline` or `left`.
+    pub state: &'static str,
+    /// The handlers that it can run.
+    pub handlers: Vec<String>,
+    /// How many attempts it runs at once.
+    pub slots: u32,
+    /// Leases that it holds.
+    pub running: usize,
+    /// Free slots by its last heartbeat.
+    pub free_slots: Option<u32>,
+    /// Attempts in its queue by its last heartbeat.
+    pub queued: Option<u32>,
+    /// Its CPU load by its last heartbeat.
+    pub cpu_pct: Option<f64>,
+    /// Milliseconds since it was last heard.
+    pub last_heard_ms: u64,
+    /// Its zone.
+    pub zone: Option<String>,
+    /// Version of its software.
+    pub version: String,
+}
+
+/// Cheap to clone. Every call fails with [`LeaderError::NotLeader`] on a node that does not lead.
+#[derive(Clone)]
+pub struct Scheduler {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Store,
+    pub(crate) link: Arc<dyn ExecutorLink>,
+    pub(crate) requests: mpsc::Sender<Request>,
+    pub(crate) serving: watch::Receiver<Option<Round>>,
+    pub(crate) metrics: Metrics,
+}
+
+impl Scheduler {
+    /// The round in which this node schedules, if it does.
+    pub fn serving(&self) -> Option<Round> {
+        *self.inner.serving.borrow()
+    }
+
+    /// The same, to wait on.
+    pub fn watch_serving(&self) -> watch::Receiver<Option<Round>> {
+        self.inner.serving.clone()
+    }
+
+    /// The leader's internal address, for whoever asked the wrong node.
+    pub fn leader_address(&self) -> Option<String> {
+        let leader = self.inner.store.leadership().borrow().leader?;
+        let members = self.inner.store.members();
+        members.into_iter().find(|member| member.id == leader).map(|member| member.internal)
+    }
+
+    fn round(&self) -> Result<Round, LeaderError> {
+        if let Some(round) = self.serving() {
+            return Ok(round);
+        }
+        if self.inner.store.leadership().borrow().leading {
+            return Err(LeaderError::NotServing);
+        }
+        Err(LeaderError::NotLeader { leader: self.leader_address() })
+    }
+
+    async fn ask<A>(&self, request: impl FnOnce(oneshot::Sender<A>) -> Request) -> Result<A, LeaderError> {
+        self.round()?;
+        let (sender, receiver) = oneshot::channel();
+        self.inner.requests.send(request(sender)).await.map_err(|_| LeaderError::Stopped)?;
+        // The loop drops what it has not answered when the leadership ends.
+        receiver.await.map_err(|_| LeaderError::NotLeader { leader: self.leader_address() })
+    }
+
+    /// An executor registers.
+    ///
+    /// # Errors
+    /// [`LeaderError::Invalid`] names the field; [`LeaderError::Superseded`] tells an older process to go.
+    pub async fn register(&self, register: Register) -> Result<Registered, LeaderError> {
+        let (registration, holding) = registration(register)?;
+        self.ask(|sender| Request::Register(registration, holding, sender)).await?
+    }
+
+    /// An executor is alive, and says what it holds.
+    ///
+    /// # Errors
+    /// See [`LeaderError`].
+    pub async fn heartbeat(&self, heartbeat: Heartbeat) -> Result<HeartbeatAck, LeaderError> {
+        self.ask(|sender| Request::Heartbeat(heartbeat, sender)).await
+    }
+
+    /// An executor reports outcomes. Answered when they are committed.
+    ///
+    /// # Errors
+    /// [`LeaderError::Invalid`] for more than [`BATCH_LIMIT`] or what does not follow the protocol.
+    pub async fn report(&self, reports: Reports) -> Result<ReportsAck, LeaderError> {
+        let round = self.round()?;
+        check_batch("reports", reports.reports.len())?;
+        let executor = executor_id(&reports.executor_id)?;
+        let commands = reports
+            .reports
+            .into_iter()
+            .map(|report| report_command(&executor, report))
+            .collect::<Result<Vec<_>, _>>()?;
+        let applied = self.inner.store.propose_in_round(round, commands).await?;
+        let mut verdicts = Vec::with_capacity(applied.len());
+        for applied in &applied {
+            let verdict = match &applied.reply {
+                Reply::Task { .. } | Reply::Done => ReportVerdict::Accepted,
+                Reply::Repeated => ReportVerdict::Repeated,
+                Reply::Refused(Refusal::StaleRound { .. }) => {
+                    return Err(LeaderError::NotLeader { leader: self.leader_address() });
+                }
+                _ => ReportVerdict::Late,
+            };
+            self.inner.metrics.reported(verdict);
+            verdicts.push(verdict);
+        }
+        Ok(ReportsAck { verdicts, round })
+    }
+
+    /// A running handler's progress and checkpoints. Answered when they are committed.
+    ///
+    /// # Errors
+    /// As [`report`](Scheduler::report).
+    pub async fn save(&self, saves: Saves) -> Result<SavesAck, LeaderError> {
+        let round = self.round()?;
+        check_batch("saves", saves.saves.len())?;
+        let commands = saves.saves.into_iter().map(save_command).collect::<Result<Vec<_>, _>>()?;
+        let applied = self.inner.store.propose_in_round(round, commands).await?;
+        let taken = applied.iter().map(|applied| !matches!(applied.reply, Reply::Refused(_))).collect();
+        Ok(SavesAck { taken })
+    }
+
+    /// A drained executor says goodbye.
+    ///
+    /// # Errors
+    /// See [`LeaderError`].
+    pub async fn leave(&self, leave: Leave) -> Result<(), LeaderError> {
+        let round = self.round()?;
+        let executor = executor_id(&leave.executor_id)?;
+        let command = Command::ExecutorLeft { executor, incarnation: leave.incarnation };
+        self.inner.store.propose_in_round(round, vec![command]).await?;
+        Ok(())
+    }
+
+    /// Figures of the loop.
+    ///
+    /// # Errors
+    /// See [`LeaderError`].
+    pub async fn probe(&self) -> Result<Probe, LeaderError> {
+        self.ask(Request::Probe).await
+    }
+
+    /// The executors as the leader sees them now.
+    ///
+    /// # Errors
+    /// See [`LeaderError`].
+    pub async fn executors_live(&self) -> Result<Vec<LiveExecutor>, LeaderError> {
+        self.ask(Request::Live).await
+    }
+
+    /// A part of the whole log of an attempt (the last one unless `attempt` names another), from the executor
+    /// that keeps it.
+    ///
+    /// # Errors
+    /// [`LeaderError::NotFound`], [`LeaderError::ExecutorUnreachable`].
+    pub async fn log(
+        &self,
+        shard: ShardRef,
+        attempt: Option<u32>,
+        offset: u64,
+        limit: u32,
+        wait_ms: u64,
+    ) -> Result<LogChunk, LeaderError> {
+        let request = {
+            let view = self.inner.store.view();
+            let task = query::task(&view, shard.task).map_err(|_| LeaderError::Stopped)?;
+            let task = task.ok_or(LeaderError::NotFound("task"))?;
+            let shard_row =
+                task.shards.get(usize::from(shard.shard)).ok_or(LeaderError::NotFound("shard"))?;
+            let found = match attempt {
+                Some(number) => shard_row.attempts.iter().find(|attempt| attempt.number == number),
+                None => shard_row.attempts.last(),
+            };
+            let found = found.ok_or(LeaderError::NotFound("attempt"))?;
+            let executor = query::executor(&view, &found.executor).map_err(|_| LeaderError::Stopped)?;
+            let executor = executor.ok_or(LeaderError::NotFound("executor"))?;
+            let attempt = protocol::AttemptRef {
+                task_id: shard.task.to_string(),
+                shard_index: shard.shard,
+                attempt: found.number,
+                fence: found.fence,
+            };
+            let executor_id = found.executor.to_string();
+            let target = Target { id: executor_id.clone(), address: executor.registration.address };
+            (target, LogRequest { executor_id, attempt, offset, limit, wait_ms: wait_ms.min(20_000) })
+        };
+        match link::log(&*self.inner.link, &request.0, &request.1).await {
+            Ok(chunk) => Ok(chunk),
+            Err(LinkError::Refused { status: 404, .. }) => Err(LeaderError::NotFound("log")),
+            Err(error) => Err(LeaderError::ExecutorUnreachable(error.to_string())),
+        }
+    }
+}
+
+fn check_batch(field: &'static str, length: usize) -> Result<(), LeaderError> {
+    if length > BATCH_LIMIT {
+        let problem = format!("{length} items; the limit is {BATCH_LIMIT}");
+        return Err(LeaderError::Invalid { field, problem });
+    }
+    Ok(())
+}
+
+fn executor_id(text: &str) -> Result<ExecutorId, LeaderError> {
+    ExecutorId::new(text)
+        .map_err(|error| LeaderError::Invalid { field: "executorId", problem: format!("{text:?}: {error}") })
+}
+
+fn registration(register: Register) -> Result<(Registration, Vec<protocol::Held>), LeaderError> {
+    let id = executor_id(&register.executor_id)?;
+    let invalid = |field, problem| Err(LeaderError::Invalid { field, problem });
+    for handler in &register.handlers {
+        if let Err(error) = check_name(handler) {
+            return invalid("handlers", format!("{handler:?}: {error}"));
+        }
+    }
+    for label in register.labels.keys() {
+        if let Err(error) = check_name(label) {
+            return invalid("labels", format!("{label:?}: {error}"));
+        }
+    }
+    if register.handlers.len() > REGISTRATION_LIMIT || register.labels.len() > REGISTRATION_LIMIT {
+        return invalid("handlers", format!("more than {REGISTRATION_LIMIT} handlers or labels"));
+    }
+    if register.slots == 0 || register.slots > 100_000 {
+        return invalid("slots", format!("{}: must be 1-100000", register.slots));
+    }
+    if register.queue > 1_000_000 {
+        return invalid("queue", format!("{}: must be 0-1000000", register.queue));
+    }
+    if register.address.parse::<std::net::SocketAddr>().is_err()
+        && !register.address.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && !host.contains(['/', '@', '?', '#', ' ']) && port.parse::<u16>().is_ok()
+        })
+    {
+        return invalid("address", format!("{:?}: must be host:port", register.address));
+    }
+    let registration = Registration {
+        id,
+        incarnation: register.incarnation,
+        address: register.address,
+        handlers: register.handlers,
+        slots: register.slots,
+        queue: register.queue,
+        weight: register.weight,
+        zone: register.zone,
+        labels: register.labels,
+        version: register.version,
+    };
+    Ok((registration, register.holding))
+}
+
+fn shard_ref(attempt: &protocol::AttemptRef) -> Result<ShardRef, LeaderError> {
+    match attempt.task_id.parse() {
+        Ok(task) => Ok(ShardRef { task, shard: attempt.shard_index }),
+        Err(error) => {
+            Err(LeaderError::Invalid { field: "taskId", problem: format!("{:?}: {error}", attempt.task_id) })
+        }
+    }
+}
+
+fn report_command(executor: &ExecutorId, report: protocol::Report) -> Result<Command, LeaderError> {
+    let shard = shard_ref(&report.attempt)?;
+    let fence = report.attempt.fence;
+    let outcome = match report.outcome {
+        ReportOutcome::Succeeded => Outcome::Succeeded,
+        ReportOutcome::Failed => {
+            Outcome::Failed { retryable: report.retryable, retry_after_ms: report.retry_after_ms }
+        }
+        ReportOutcome::TimedOut => Outcome::TimedOut,
+        ReportOutcome::Cancelled => Outcome::Cancelled,
+        ReportOutcome::Returned => {
+            let message = report.message.unwrap_or_else(|| "handed back unstarted".to_owned());
+            return Ok(Command::Requeue { shard, fence, message });
+        }
+    };
+    Ok(Command::Report(Box::new(Report {
+        shard,
+        attempt: report.attempt.attempt,
+        fence,
+        executor: executor.clone(),
+        incarnation: report.incarnation,
+        outcome,
+        message: report.message,
+        result: report.result.map(String::into_bytes),
+        log_tail: report.log_tail,
+        started_at: report.started_at,
+        ended_at: Some(report.ended_at),
+        chance: rand::random_range(0..=1000),
+    })))
+}
+
+fn save_command(save: protocol::Save) -> Result<Command, LeaderError> {
+    let shard = shard_ref(&save.attempt)?;
+    let progress = save.percent.map(|percent| Progress { percent, note: save.note.unwrap_or_default() });
+    Ok(Command::Save { shard, fence: save.attempt.fence, progress, checkpoint: save.checkpoint })
+}
+
+/// The name of an executor's state in the API.
+pub(crate) fn state_name(state: ExecutorState, suspect: bool) -> &'static str {
+    match state {
+        ExecutorState::Online if suspect => "suspect",
+        ExecutorState::Online => "online",
+        ExecutorState::Draining => "draining",
+        ExecutorState::Offline => "offline",
+        ExecutorState::Left => "left",
+    }
+}

@@ -1,0 +1,86 @@
+//! Starts the leader's loop whenever this node comes to lead.
+
+use std::sync::Arc;
+
+use orloj_model::time::ClusterClock;
+use orloj_raft_store::Store;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::handle::{Inner, Request, Scheduler};
+use crate::lead::{Ended, Shared, lead};
+use crate::link::ExecutorLink;
+use crate::metrics::Metrics;
+use crate::options::Options;
+
+/// Requests that wait for the loop. More wait in their connections.
+const REQUESTS: usize = 1_024;
+
+/// See the module.
+pub struct Service {
+    shared: Shared,
+    requests: mpsc::Receiver<Request>,
+    handle: Scheduler,
+}
+
+impl Service {
+    /// A service that has not started, with its handle.
+    pub fn new(
+        store: Store,
+        link: Arc<dyn ExecutorLink>,
+        clock: ClusterClock,
+        options: Options,
+        metrics: Metrics,
+    ) -> Self {
+        let (sender, requests) = mpsc::channel(REQUESTS);
+        let (serving, watch_serving) = watch::channel(None);
+        let inner = Inner {
+            store: store.clone(),
+            link: link.clone(),
+            requests: sender,
+            serving: watch_serving,
+            metrics: metrics.clone(),
+        };
+        let shared = Shared { store, link, clock, options, serving, metrics };
+        Service { shared, requests, handle: Scheduler { inner: Arc::new(inner) } }
+    }
+
+    /// The handle.
+    pub fn handle(&self) -> Scheduler {
+        self.handle.clone()
+    }
+
+    /// Runs until `shutdown`.
+    ///
+    /// # Errors
+    /// The storage failed: the process must end.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), String> {
+        let mut leadership = self.shared.store.leadership();
+        loop {
+            let leading = leadership.borrow_and_update().leading;
+            let ended = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return Ok(()),
+                ended = lead(&self.shared, &mut self.requests), if leading => Some(ended),
+                changed = leadership.changed(), if !leading => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    None
+                }
+            };
+            self.shared.serving.send_replace(None);
+            self.shared.metrics.idle();
+            match ended {
+                None => {}
+                Some(Ended::Lost) => info!("leadership lost: everything in memory is dropped"),
+                Some(Ended::Restart(why)) => warn!(%why, "the leader starts over in a new round"),
+                Some(Ended::Storage(fault)) => {
+                    error!(%fault, "storage fault while scheduling");
+                    return Err(fault);
+                }
+            }
+        }
+    }
+}
