@@ -1,3 +1,9 @@
 //! Support for the tests of the whole: real clusters of processes, load, histories, and the rules of style.
 
+pub mod cluster;
+pub mod figures;
+pub mod history;
+pub mod load;
+pub mod process;
+pub mod setup;
 pub mod tidy;

@@ -1,0 +1,320 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::telemetry::LogFormat;
+
+/// Runs tasks at the right time, on the right machine, on a replicated cluster.
+#[derive(Debug, Parser)]
+#[command(name = "orloj", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// Print JSON instead of tables.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 the task that was waited for did not succeed; 2 wrong command line, configuration \
+or environment; 3 no replica answers or none leads; 4 refused; 5 no such thing; 6 the wait timed out; \
+70 the program failed.
+
+Environment: ORLOJ_URL (one or more replicas, by comma), ORLOJ_ACCESS_KEY and ORLOJ_SECRET_KEY (a \
+caller), ORLOJ_ADMIN_KEY and ORLOJ_ADMIN_SECRET (an administrator), ORLOJ_LOG (log levels).";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a demo cluster on this machine: replicas, executors and keys, with real data folders.
+    Dev(DevArgs),
+    /// Run a scheduler replica.
+    Server(ServerArgs),
+    /// Run an executor, or look after executors.
+    #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+    Executor(ExecutorArgs),
+    /// Submit tasks and look after them.
+    #[command(subcommand)]
+    Task(TaskCommand),
+    /// Show and change the cluster.
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+    /// Print a script that completes this command line in a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// `orloj dev`
+#[derive(Debug, Args)]
+pub struct DevArgs {
+    /// The cluster's folder; kept between runs. Default: orloj/dev in the user's data folder
+    /// ($XDG_DATA_HOME, else ~/.local/share).
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// First port; 0 takes free ones. Remembered in the folder. Default: 7070.
+    #[arg(long)]
+    pub base_port: Option<u16>,
+    /// Scheduler replicas, 1-9. Remembered in the folder. Default: 3.
+    #[arg(long)]
+    pub replicas: Option<u8>,
+    /// Executors, 0-50. Remembered in the folder. Default: 2.
+    #[arg(long)]
+    pub executors: Option<u8>,
+    /// Slots of each executor. Default: 2 x CPU cores.
+    #[arg(long)]
+    pub slots: Option<u32>,
+    /// Write a JSON file with process ids, addresses and keys once everything runs.
+    #[arg(long)]
+    pub ready_file: Option<PathBuf>,
+    /// An option of every replica's configuration file, for instance scheduler.tick-ms=5; may be repeated.
+    /// Holds for this run.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Start a child that ends by itself again, after 1 s, 2 s, ... 30 s.
+    #[arg(long)]
+    pub restart: bool,
+}
+
+/// `orloj server`
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// The configuration file (docs/configuration.md).
+    #[arg(long)]
+    pub config: PathBuf,
+    /// Listen on other addresses than loopback although the traffic is not encrypted.
+    #[arg(long)]
+    pub insecure_plaintext: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its fields are documented")]
+    pub run: RunArgs,
+}
+
+/// `orloj executor`
+#[derive(Debug, Args)]
+pub struct ExecutorArgs {
+    /// Run an executor with this configuration file (docs/configuration.md).
+    #[arg(long, required = true)]
+    pub config: Option<PathBuf>,
+    /// Listen on another address than loopback although the traffic is not encrypted.
+    #[arg(long)]
+    pub insecure_plaintext: bool,
+    /// How long running attempts may go on after SIGTERM before they are stopped and handed back, in ms.
+    #[arg(long, default_value_t = 25_000)]
+    pub drain_ms: u64,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its fields are documented")]
+    pub run: RunArgs,
+    /// Look after executors.
+    #[command(subcommand)]
+    pub command: Option<ExecutorCommand>,
+}
+
+/// What every long-running process takes.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Check the configuration, print it with every default and without secrets, and end.
+    #[arg(long)]
+    pub print_config: bool,
+    /// How the log looks.
+    #[arg(long, value_enum, default_value_t)]
+    pub log_format: LogFormat,
+    /// End with the process of this id, which started this one.
+    #[arg(long, hide = true)]
+    pub exit_with_parent: Option<u32>,
+}
+
+/// `orloj executor …`
+#[derive(Debug, Subcommand)]
+pub enum ExecutorCommand {
+    /// List the executors.
+    List,
+    /// Give an executor no more work.
+    Drain {
+        /// Its id.
+        executor: String,
+        /// Give it work again.
+        #[arg(long)]
+        undo: bool,
+    },
+}
+
+/// `orloj task …`
+#[derive(Debug, Subcommand)]
+pub enum TaskCommand {
+    /// Submit a task.
+    Submit(Box<SubmitArgs>),
+    /// Show a task.
+    Get {
+        /// Its id, tsk_…
+        task: String,
+    },
+    /// List tasks, newest first.
+    List(ListArgs),
+    /// Cancel a task.
+    Cancel {
+        /// Its id, tsk_…
+        task: String,
+    },
+    /// Print the log of a task's newest attempt.
+    Logs {
+        /// Its id, tsk_…
+        task: String,
+        /// The shard.
+        #[arg(long, default_value_t = 0)]
+        shard: u16,
+        /// The attempt; by default the newest.
+        #[arg(long)]
+        attempt: Option<u32>,
+        /// Go on until the attempt has ended.
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Wait until a task has ended.
+    Wait {
+        /// Its id, tsk_…
+        task: String,
+        /// The longest wait, in ms; without it the wait has no end.
+        #[arg(long)]
+        timeout_ms: Option<u64>,
+    },
+}
+
+/// `orloj task submit`
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    /// What to run: the name of a handler.
+    pub handler: String,
+    /// Its parameters: JSON, or @FILE, or @- for standard input.
+    #[arg(long, default_value = "{}")]
+    pub params: String,
+    /// When to run: an instant in RFC 3339.
+    #[arg(long, conflicts_with = "delay_ms")]
+    pub run_at: Option<String>,
+    /// When to run: so many ms from now.
+    #[arg(long)]
+    pub delay_ms: Option<u64>,
+    /// 0-9; more goes first among tasks that wait for a slot. Default: 5.
+    #[arg(long)]
+    pub priority: Option<u64>,
+    /// The longest an attempt may run, in ms.
+    #[arg(long)]
+    pub timeout_ms: Option<u64>,
+    /// It must have started by then (RFC 3339), else it is skipped.
+    #[arg(long)]
+    pub expire_at: Option<String>,
+    /// Retries after failures, 0-10. Default: 2.
+    #[arg(long)]
+    pub retries: Option<u64>,
+    /// Delays between tries, in ms, by comma. Default: 10000,30000,60000.
+    #[arg(long, value_delimiter = ',')]
+    pub backoff_ms: Vec<u64>,
+    /// A label that the executor must carry, NAME=VALUE; may be repeated.
+    #[arg(long = "label", value_name = "NAME=VALUE")]
+    pub labels: Vec<String>,
+    /// Run on this executor alone.
+    #[arg(long)]
+    pub pin: Option<String>,
+    /// Place on the ring; tasks with the same key go to the same few executors.
+    #[arg(long)]
+    pub routing_key: Option<String>,
+    /// Handed to the handler, so that it can be idempotent.
+    #[arg(long)]
+    pub business_key: Option<String>,
+    /// A name for the effect that is wanted once; a repeated submission finds the first one's task. Made up
+    /// when absent.
+    #[arg(long)]
+    pub idempotency_key: Option<String>,
+    /// Wait until it has ended; print its result and output.
+    #[arg(long)]
+    pub wait: bool,
+    /// With --wait: the longest wait, in ms.
+    #[arg(long, requires = "wait")]
+    pub wait_timeout_ms: Option<u64>,
+}
+
+/// `orloj task list`
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only tasks with this status: PENDING, RUNNING, SUCCESS, FAILED, CANCELLED or SKIPPED.
+    #[arg(long)]
+    pub status: Option<String>,
+    /// Only tasks of this handler.
+    #[arg(long)]
+    pub handler: Option<String>,
+    /// How many, at most.
+    #[arg(long, default_value_t = 50)]
+    pub limit: usize,
+}
+
+/// `orloj cluster …`
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Show leader, round and members.
+    Status,
+    /// Move the leadership to a replica.
+    Transfer {
+        /// Its id.
+        to: u64,
+    },
+    /// Let a replica that was started without data join.
+    Add {
+        /// Its internal address, host:port.
+        internal: String,
+        /// Where it serves the API, for instance http://10.0.0.4:7070.
+        api: String,
+    },
+    /// Take a replica out. Its id never comes back.
+    Remove {
+        /// Its id.
+        id: u64,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_executor_is_run_or_looked_after() {
+        let run = parse("orloj executor --config e.toml").unwrap();
+        assert!(matches!(run.command, Command::Executor(ExecutorArgs { config: Some(_), command: None, .. })));
+        let list = parse("orloj executor list --json").unwrap();
+        assert!(list.json);
+        let wanted = Some(ExecutorCommand::List);
+        assert!(matches!(list.command, Command::Executor(args) if args.command.is_some() == wanted.is_some()));
+        assert!(parse("orloj executor").is_err());
+        assert!(parse("orloj executor --config e.toml list").is_err());
+    }
+
+    #[test]
+    fn secrets_are_no_arguments() {
+        let mut command = Cli::command();
+        let help = command.render_long_help().to_string();
+        assert!(!help.contains("--secret") && !help.contains("--access-key"));
+        assert!(parse("orloj task list --secret-key x").is_err());
+    }
+
+    #[test]
+    fn options_that_exclude_one_another_are_refused() {
+        assert!(parse("orloj task submit echo --delay-ms 5 --run-at 2030-01-01T00:00:00Z").is_err());
+        assert!(parse("orloj task submit echo --wait-timeout-ms 5").is_err());
+        assert!(parse("orloj task submit echo --wait --wait-timeout-ms 5 --backoff-ms 1,2,3").is_ok());
+    }
+}

@@ -1,0 +1,72 @@
+//! The secrets of a demo cluster: made at the first start, kept in files that only their owner can read.
+
+use std::fs;
+use std::io::ErrorKind;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use super::plan::Layout;
+use crate::secret::{new_key_id, new_secret, read_private, write_private};
+
+/// Keys of the demo caller and the administrator, and the secrets of the cluster's own processes.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Keys {
+    /// The demo caller's access key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: String,
+    /// The administrator's key.
+    pub admin_key: String,
+    /// Its secret.
+    pub admin_secret: String,
+    /// What replicas sign with among each other.
+    pub cluster_secret: String,
+    /// What replicas and executors sign with among each other.
+    pub executor_secret: String,
+}
+
+impl Keys {
+    /// The keys kept in the folder of `layout`, or new ones.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written, or that others can read.
+    pub fn load_or_make(layout: &Layout) -> anyhow::Result<Keys> {
+        let path = layout.secret("keys.toml");
+        match fs::metadata(&path) {
+            Ok(_) => {
+                let text = read_private(&path)?;
+                return toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+        let keys = Keys {
+            access_key: new_key_id("ak_"),
+            secret_key: new_secret("sk_"),
+            admin_key: new_key_id("adk_"),
+            admin_secret: new_secret("ads_"),
+            cluster_secret: new_secret("cls_"),
+            executor_secret: new_secret("exs_"),
+        };
+        write_private(&path, &toml::to_string_pretty(&keys)?)?;
+        Ok(keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path()).unwrap();
+        let first = Keys::load_or_make(&layout).unwrap();
+        let second = Keys::load_or_make(&layout).unwrap();
+        assert_eq!(first.secret_key, second.secret_key);
+        assert!(first.access_key.starts_with("ak_") && first.admin_key.starts_with("adk_"));
+        assert_ne!(first.cluster_secret, first.executor_secret);
+    }
+}

@@ -1,0 +1,57 @@
+//! What a process asks of the system: signals that end it, and its tie to the process that started it.
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// Ends this process with the one that started it, whose id is `parent`, however that one ends.
+///
+/// # Errors
+/// The system refused, or the parent is gone already.
+pub fn end_with_parent(parent: u32) -> anyhow::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie this process to its parent")?;
+    // The parent may have ended before the call above took effect.
+    let now = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.get() as u32);
+    if now != Some(parent) {
+        bail!("the parent process {parent} is gone");
+    }
+    Ok(())
+}
+
+/// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
+///
+/// # Errors
+/// The system refused the handlers.
+pub fn stop_token() -> std::io::Result<CancellationToken> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let token = CancellationToken::new();
+    let stop = token.clone();
+    tokio::spawn(async move {
+        for last in [false, true] {
+            let name = tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            };
+            if last {
+                tracing::warn!(signal = name, "second signal, ending at once");
+                std::process::exit(130);
+            }
+            tracing::info!(signal = name, "stopping");
+            stop.cancel();
+        }
+    });
+    Ok(token)
+}
+
+/// Sends a signal. A process that is gone is no error.
+pub fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        if let Err(error) = kill_process(pid, signal) {
+            if error != rustix::io::Errno::SRCH {
+                tracing::warn!(%error, pid = pid.as_raw_nonzero().get(), "cannot send a signal");
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The commands that talk to a cluster through its API.
+
+use std::env;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use orloj_client::{Client, Credentials, Error, Options};
+use orloj_wire::problem::Code as ProblemCode;
+
+use crate::exit::{Code, Failure};
+
+pub mod cluster;
+pub mod executor;
+pub mod output;
+pub mod task;
+
+/// Whose keys sign a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Principal {
+    /// A caller.
+    Caller,
+    /// An administrator.
+    Admin,
+    /// An administrator where one is given, else a caller.
+    Either,
+}
+
+impl Principal {
+    /// The environment variables with key and secret.
+    fn variables(self) -> (&'static str, &'static str) {
+        let admin = match self {
+            Principal::Caller => false,
+            Principal::Admin => true,
+            Principal::Either => env::var_os("ORLOJ_ADMIN_KEY").is_some(),
+        };
+        if admin { ("ORLOJ_ADMIN_KEY", "ORLOJ_ADMIN_SECRET") } else { ("ORLOJ_ACCESS_KEY", "ORLOJ_SECRET_KEY") }
+    }
+}
+
+/// How long a command goes on trying before it says that the cluster cannot be reached.
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// A client for the cluster that the environment names.
+///
+/// # Errors
+/// A variable that is missing or has a value that cannot be used.
+pub fn connect(principal: Principal) -> Result<Client, Failure> {
+    let build = || -> anyhow::Result<Client> {
+        let urls = variable("ORLOJ_URL").context("it names the replicas, as http://host:port, by comma")?;
+        let (key, secret) = principal.variables();
+        let credentials = Credentials::new(variable(key)?, variable(secret)?)?;
+        let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
+        Ok(Client::new(urls, credentials, Options { deadline: DEADLINE, ..Options::default() })?)
+    };
+    build().map_err(Failure::usage)
+}
+
+fn variable(name: &str) -> anyhow::Result<String> {
+    match env::var(name) {
+        Ok(value) if !value.trim().is_empty() => Ok(value),
+        Ok(_) => anyhow::bail!("the environment variable {name} is empty"),
+        Err(_) => anyhow::bail!("the environment variable {name} is not set"),
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Config { .. } => Code::Usage,
+            Error::Transport { .. } | Error::Answer { .. } => Code::Unreachable,
+            Error::NotFinished { .. } => Code::TimedOut,
+            Error::Problem(problem) => match error.code() {
+                Some(ProblemCode::NoLeader | ProblemCode::NotReady) => Code::Unreachable,
+                _ if problem.status == 404 => Code::NotFound,
+                _ => Code::Refused,
+            },
+        };
+        Failure { code, error: error.into() }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the commands print: JSON as the API answers it, or tables for people.
+
+use std::io::{ErrorKind, Write as _, stdout};
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+/// Prints a line to standard output. A reader that has gone away is no error.
+///
+/// # Errors
+/// Standard output cannot be written for another reason.
+pub fn line(text: &str) -> std::io::Result<()> {
+    raw(text)?;
+    raw("\n")
+}
+
+/// The same without an end of line.
+///
+/// # Errors
+/// As [`line`].
+pub fn raw(text: &str) -> std::io::Result<()> {
+    match stdout().lock().write_all(text.as_bytes()).and_then(|()| stdout().flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Prints a value as JSON.
+///
+/// # Errors
+/// As [`line`].
+pub fn json(value: &impl Serialize) -> std::io::Result<()> {
+    // The answers of the API are structs with string keys, which always serialise.
+    line(&serde_json::to_string_pretty(value).expect("an answer serialises"))
+}
+
+/// A table with these headings.
+pub fn table<const N: usize>(headings: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(headings.map(str::to_uppercase));
+    table
+}
+
+/// Prints a table without its trailing blanks.
+///
+/// # Errors
+/// As [`line`].
+pub fn print(table: &Table) -> std::io::Result<()> {
+    table.lines().try_for_each(|row| line(row.trim_end()))
+}
+
+/// Prints `name  value` rows; those without a value are left out.
+///
+/// # Errors
+/// As [`line`].
+pub fn fields(rows: &[(&str, Option<String>)]) -> std::io::Result<()> {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, value) in rows {
+        if let Some(value) = value {
+            line(&format!("{name:width$}  {value}"))?;
+        }
+    }
+    Ok(())
+}

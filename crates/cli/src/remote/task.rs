@@ -1,0 +1,260 @@
+//! `orloj task …`
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use orloj_client::{Client, ListQuery, LogQuery};
+use orloj_wire::json::Strict;
+use orloj_wire::rest::{BackoffMs, LogSource, MAX_PAGE, Retry, Strategy, Submit, Task};
+use orloj_wire::time::Time;
+
+use super::{Principal, connect, output};
+use crate::args::{ListArgs, SubmitArgs, TaskCommand};
+use crate::exit::{Code, Failure, Outcome};
+
+/// A wait without an end, as far as a person is concerned.
+const NO_END: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// One long poll for more of a log.
+const LOG_POLL: Duration = Duration::from_secs(20);
+
+/// Runs one of the commands.
+///
+/// # Errors
+/// What the cluster refused, or what the command line got wrong.
+pub async fn run(command: TaskCommand, json: bool) -> Outcome {
+    let client = connect(Principal::Caller)?;
+    match command {
+        TaskCommand::Submit(args) => submit(&client, *args, json).await,
+        TaskCommand::Get { task } => {
+            let task = client.get(&task).await?;
+            show(&task, json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        TaskCommand::List(args) => list(&client, args, json).await,
+        TaskCommand::Cancel { task } => cancel(&client, &task, json).await,
+        TaskCommand::Logs { task, shard, attempt, follow } => {
+            let query = LogQuery { attempt, shard_index: Some(shard), ..LogQuery::default() };
+            logs(&client, &task, query, follow, json).await
+        }
+        TaskCommand::Wait { task, timeout_ms } => wait(&client, &task, timeout_ms, json).await,
+    }
+}
+
+async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
+    let task = submission(&args).map_err(Failure::usage)?;
+    let submitted = client.submit(&task, args.idempotency_key.as_deref()).await?;
+    if args.wait {
+        if !json {
+            eprintln!("submitted {}", submitted.task_id);
+        }
+        return wait(client, &submitted.task_id, args.wait_timeout_ms, json).await;
+    }
+    if json {
+        output::json(&submitted)?;
+    } else {
+        output::fields(&[
+            ("task", Some(submitted.task_id)),
+            ("status", Some(submitted.status)),
+            ("due", Some(submitted.due_at.to_string())),
+        ])?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn submission(args: &SubmitArgs) -> anyhow::Result<Submit> {
+    let mut task = Submit::new(&args.handler, serde_json::Value::Null);
+    task.params = params(&args.params)?;
+    task.run_at = instant("--run-at", args.run_at.as_deref())?;
+    task.delay_ms = args.delay_ms;
+    task.priority = args.priority;
+    task.timeout_ms = args.timeout_ms;
+    task.expire_at = instant("--expire-at", args.expire_at.as_deref())?;
+    task.labels = labels(&args.labels)?;
+    task.strategy = args.pin.clone().map(Strategy::Pinned);
+    task.routing_key.clone_from(&args.routing_key);
+    task.business_key.clone_from(&args.business_key);
+    if args.retries.is_some() || !args.backoff_ms.is_empty() {
+        let mut retry = Retry::default();
+        retry.max_retries = args.retries.unwrap_or(retry.max_retries);
+        if !args.backoff_ms.is_empty() {
+            retry.backoff_ms = args.backoff_ms.iter().copied().map(BackoffMs).collect();
+        }
+        task.retry = Some(retry);
+    }
+    Ok(task)
+}
+
+/// JSON text, or `@FILE`, or `@-` for standard input.
+fn params(text: &str) -> anyhow::Result<Strict> {
+    let text = match text.strip_prefix('@') {
+        None => text.to_owned(),
+        Some("-") => {
+            let mut input = String::new();
+            std::io::stdin().read_to_string(&mut input).context("--params: cannot read standard input")?;
+            input
+        }
+        Some(path) => {
+            fs::read_to_string(path).with_context(|| format!("--params: cannot read the file {path:?}"))?
+        }
+    };
+    orloj_wire::json::read(text.as_bytes())
+        .map_err(|error| anyhow!("--params is not JSON: {} at {:?}", error.message, error.pointer))
+}
+
+fn instant(option: &str, text: Option<&str>) -> anyhow::Result<Option<Time>> {
+    text.map(|text| Time::parse(text).map_err(|error| anyhow!("{option}: {error}"))).transpose()
+}
+
+fn labels(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut labels = BTreeMap::new();
+    for text in given {
+        let (name, value) = text.split_once('=').with_context(|| format!("--label {text:?} is not NAME=VALUE"))?;
+        if labels.insert(name.to_owned(), value.to_owned()).is_some() {
+            bail!("--label {name:?} is given twice");
+        }
+    }
+    Ok(labels)
+}
+
+async fn wait(client: &Client, task: &str, timeout_ms: Option<u64>, json: bool) -> Outcome {
+    let task = client.wait(task, timeout_ms.map_or(NO_END, Duration::from_millis)).await?;
+    show(&task, json)?;
+    Ok(if task.status == "SUCCESS" { ExitCode::SUCCESS } else { Code::TaskFailed.into() })
+}
+
+async fn cancel(client: &Client, task: &str, json: bool) -> Outcome {
+    let cancelled = client.cancel(task).await?;
+    if json {
+        output::json(&cancelled)?;
+    } else if cancelled.cancel_requested && cancelled.status == "RUNNING" {
+        output::line(&format!("{}: its executor has been asked to stop it", cancelled.task_id))?;
+    } else {
+        output::line(&format!("{}: {}", cancelled.task_id, cancelled.status))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(client: &Client, args: ListArgs, json: bool) -> Outcome {
+    let mut tasks = Vec::new();
+    let mut query = ListQuery { status: args.status, handler: args.handler, ..ListQuery::default() };
+    while tasks.len() < args.limit {
+        query.page_size = Some(MAX_PAGE.min(args.limit - tasks.len()));
+        let page = client.list(&query).await?;
+        tasks.extend(page.tasks);
+        match page.next_page_token {
+            Some(token) => query.page_token = Some(token),
+            None => break,
+        }
+    }
+    if json {
+        output::json(&tasks)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = output::table(["task", "handler", "status", "reason", "attempt", "due", "finished"]);
+    for task in &tasks {
+        table.add_row([
+            task.task_id.clone(),
+            task.handler.clone(),
+            task.status.clone(),
+            task.reason.clone().unwrap_or_default(),
+            task.attempt.to_string(),
+            task.due_at.to_string(),
+            task.finished_at.map(|time| time.to_string()).unwrap_or_default(),
+        ]);
+    }
+    output::print(&table)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn logs(client: &Client, task: &str, mut query: LogQuery, follow: bool, json: bool) -> Outcome {
+    query.wait = if follow { LOG_POLL } else { Duration::ZERO };
+    loop {
+        let piece = client.logs(task, &query).await?;
+        if json {
+            output::json(&piece)?;
+        } else {
+            output::raw(&piece.text)?;
+        }
+        let more = piece.next_offset > query.offset;
+        query.offset = piece.next_offset;
+        if piece.attempt > 0 {
+            // A retry has a log of its own: the offset counts within this attempt.
+            query.attempt = Some(piece.attempt);
+        }
+        match piece.source {
+            LogSource::Tail if !json => {
+                eprintln!("the executor cannot be reached: this is the end of the log as kept in the task");
+            }
+            LogSource::None if !json && !follow => eprintln!("there is no attempt yet"),
+            _ => {}
+        }
+        if piece.complete || piece.source == LogSource::Tail || (!follow && !more) {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+fn show(task: &Task, json: bool) -> std::io::Result<()> {
+    if json {
+        return output::json(task);
+    }
+    let status = match &task.reason {
+        Some(reason) => format!("{} ({reason})", task.status),
+        None => task.status.clone(),
+    };
+    let error = task.error.as_ref().map(|error| match &error.message {
+        Some(message) => format!("{}: {message}", error.code),
+        None => error.code.clone(),
+    });
+    let progress = task.progress.as_ref().map(|at| format!("{} % {}", at.percent, at.note).trim_end().to_owned());
+    let last = task.attempts.as_ref().and_then(|attempts| attempts.last());
+    output::fields(&[
+        ("task", Some(task.task_id.clone())),
+        ("handler", Some(task.handler.clone())),
+        ("status", Some(status)),
+        ("attempt", (task.attempt > 0).then(|| task.attempt.to_string())),
+        ("executor", last.map(|attempt| attempt.executor_id.clone())),
+        ("created", Some(task.created_at.to_string())),
+        ("due", Some(task.due_at.to_string())),
+        ("started", task.started_at.map(|time| time.to_string())),
+        ("finished", task.finished_at.map(|time| time.to_string())),
+        ("progress", progress),
+        ("error", error),
+        ("result", task.result.as_ref().map(ToString::to_string)),
+    ])?;
+    match task.log_tail.as_deref() {
+        Some(tail) if !tail.is_empty() => {
+            output::line("output")?;
+            tail.lines().try_for_each(|text| output::line(&format!("  {text}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_come_from_the_line_or_a_file() {
+        assert_eq!(params("{\"a\":1}").unwrap().0, serde_json::json!({"a": 1}));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("p.json");
+        fs::write(&file, "[1]").unwrap();
+        assert_eq!(params(&format!("@{}", file.display())).unwrap().0, serde_json::json!([1]));
+        assert!(params("@no-such-file").unwrap_err().to_string().contains("no-such-file"));
+        assert!(params("{\"a\":1,}").unwrap_err().to_string().contains("--params is not JSON"));
+    }
+
+    #[test]
+    fn labels_are_name_and_value() {
+        let good = labels(&["os=linux".to_owned(), "q=a=b".to_owned()]).unwrap();
+        assert_eq!(good["q"], "a=b");
+        assert!(labels(&["os".to_owned()]).unwrap_err().to_string().contains("\"os\""));
+        assert!(labels(&["a=1".to_owned(), "a=2".to_owned()]).unwrap_err().to_string().contains("twice"));
+    }
+}

@@ -1,0 +1,164 @@
+//! The secrets file of a replica: who may call, and what the cluster's own processes sign with.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use orloj_api::{Keyring, Limits};
+use orloj_model::id::CallerId;
+use orloj_wire::sign::Secret;
+use serde::Deserialize;
+
+use crate::secret::read_private;
+
+/// The shortest secret that processes may share, in bytes.
+const SECRET_MIN: usize = 32;
+
+/// The file as it is written: TOML, mode 0600, the same on every replica of a cluster.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct File {
+    /// What replicas sign with among each other.
+    cluster_secret: String,
+    /// What replicas and executors sign with among each other.
+    executor_secret: String,
+    /// Access keys of callers.
+    #[serde(default)]
+    callers: Vec<CallerKey>,
+    /// Keys of administrators.
+    #[serde(default)]
+    admins: Vec<AdminKey>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct CallerKey {
+    /// The caller whose key it is; several keys may have one caller.
+    id: String,
+    access_key: String,
+    secret_key: String,
+    requests_per_s: Option<f64>,
+    requests_burst: Option<u32>,
+    submits_per_s: Option<f64>,
+    submits_burst: Option<u32>,
+    waiters: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct AdminKey {
+    access_key: String,
+    secret_key: String,
+}
+
+/// The secrets, checked.
+#[derive(Debug)]
+pub struct Secrets {
+    /// Signs the calls among replicas.
+    pub cluster: Secret,
+    /// Signs the calls between replicas and executors.
+    pub executors: Secret,
+    /// Every key that may call.
+    pub keyring: Keyring,
+}
+
+impl Secrets {
+    /// Reads the secrets file.
+    ///
+    /// # Errors
+    /// A file that others can read, a key that is malformed or stands there twice, a secret that is too
+    /// short. No message shows a secret.
+    pub fn load(path: &Path) -> anyhow::Result<Secrets> {
+        let text = read_private(path)?;
+        parse(&text).with_context(|| format!("secrets file {}", path.display()))
+    }
+}
+
+fn parse(text: &str) -> anyhow::Result<Secrets> {
+    // The parser's own message would show the line, and with it a secret.
+    let file: File = toml::from_str(text)
+        .map_err(|error| anyhow::anyhow!("{} (line {})", error.message(), line_of(text, error.span())))?;
+    let executors = shared("executor-secret", &file.executor_secret)?;
+    let mut keyring = Keyring::new();
+    keyring.share_with_executors(executors.clone())?;
+    for key in file.callers {
+        let caller = CallerId::new(key.id.as_str()).with_context(|| format!("callers.id = {:?}", key.id))?;
+        let secret = secret_of(&key.access_key, &key.secret_key)?;
+        keyring.add_caller(caller, &key.access_key, secret, key.limits())?;
+    }
+    for key in file.admins {
+        let secret = secret_of(&key.access_key, &key.secret_key)?;
+        keyring.add_admin(&key.access_key, secret, Limits::default())?;
+    }
+    Ok(Secrets { cluster: shared("cluster-secret", &file.cluster_secret)?, executors, keyring })
+}
+
+fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
+    let at = span.map_or(0, |span| span.start.min(text.len()));
+    text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn secret_of(key: &str, text: &str) -> anyhow::Result<Secret> {
+    Secret::new(text).with_context(|| format!("the secret-key of {key:?} is empty"))
+}
+
+/// A secret that processes share.
+fn shared(option: &str, text: &str) -> anyhow::Result<Secret> {
+    let length = text.trim().len();
+    anyhow::ensure!(length >= SECRET_MIN, "{option} has {length} bytes; at least {SECRET_MIN} are needed");
+    Secret::new(text.trim()).with_context(|| format!("{option} is empty"))
+}
+
+impl CallerKey {
+    /// Its limits; a burst that is not given is one second's worth.
+    fn limits(&self) -> Limits {
+        let default = Limits::default();
+        let burst = |given: Option<u32>, rate: Option<f64>, default: u32| {
+            given.or(rate.map(|rate| (rate as u32).max(1))).unwrap_or(default)
+        };
+        Limits {
+            requests_per_s: self.requests_per_s.unwrap_or(default.requests_per_s),
+            requests_burst: burst(self.requests_burst, self.requests_per_s, default.requests_burst),
+            submits_per_s: self.submits_per_s.unwrap_or(default.submits_per_s),
+            submits_burst: burst(self.submits_burst, self.submits_per_s, default.submits_burst),
+            waiters: self.waiters.unwrap_or(default.waiters),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: &str = "0123456789012345678901234567890123456789";
+
+    fn file(callers: &str) -> String {
+        format!("cluster-secret = \"{LONG}\"\nexecutor-secret = \"{LONG}x\"\n{callers}")
+    }
+
+    fn error_of(text: &str) -> String {
+        format!("{:#}", parse(text).unwrap_err())
+    }
+
+    #[test]
+    fn keys_and_limits_are_read() {
+        let key = format!("[[callers]]\nid = 'a'\naccess-key = 'ak_A'\nsecret-key = '{LONG}'\nsubmits-per-s = 50.0");
+        let secrets = parse(&file(&key)).unwrap();
+        assert!(format!("{secrets:?}").contains("1 access key"), "{secrets:?}");
+        let parsed: File = toml::from_str(&file(&key)).unwrap();
+        let limits = parsed.callers[0].limits();
+        assert_eq!((limits.submits_burst, limits.requests_burst), (50, 20));
+    }
+
+    #[test]
+    fn errors_name_the_key_and_never_show_a_secret() {
+        let short = error_of("cluster-secret = 'tiny-secret'\nexecutor-secret = 'x'");
+        assert!(short.contains("-secret has") && !short.contains("tiny"), "{short}");
+        let unknown = error_of(&file("[[callers]]\nid = 'a'\naccess-key = 'ak_A'\nsecret = 'hush-hush'"));
+        assert!(unknown.contains("secret") && unknown.contains("line") && !unknown.contains("hush"), "{unknown}");
+        let name = error_of(&file(&format!("[[callers]]\nid = 'a b'\naccess-key = 'ak_A'\nsecret-key = '{LONG}'")));
+        assert!(name.contains("a b"), "{name}");
+        let twice = format!("[[admins]]\naccess-key = 'adk_A'\nsecret-key = '{LONG}'\n");
+        let twice = error_of(&file(&twice.repeat(2)));
+        assert!(twice.contains("adk_A") && twice.contains("twice"), "{twice}");
+    }
+}

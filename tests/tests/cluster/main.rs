@@ -1,0 +1,16 @@
+//! Tests of the whole on real processes: replicas and executors that are killed, stopped and robbed of
+//! their data while callers submit and wait.
+//!
+//! One binary, since linking is what costs. Each test takes seconds; `ORLOJ_LONG=1` runs the same tests with
+//! the figures of the guarantees (docs/guarantees.md), and `ORLOJ_SEED` repeats a run.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod all_killed;
+mod clock;
+mod delayed;
+mod executor_killed;
+mod first_steps;
+mod leader_killed;
+mod leader_stopped;
+mod replica_data;
