@@ -20,11 +20,41 @@
 //! The pure core is [`book`](self) and [`ledger`](self): plain data without clock, disk or socket. The
 //! shells around it act. A program gives [`Service::start`] its [`Options`] and [`Handlers`].
 
+mod attempt;
+mod auth;
+mod backoff;
+mod book;
+mod builtin;
 mod context;
+mod core;
+mod dir;
+mod drain;
+mod ended;
 mod error;
 mod handler;
+mod intake;
+mod journal;
+mod leader;
+mod ledger;
+mod listener;
+mod load;
+mod log;
+mod metrics;
+mod nonces;
 mod options;
+mod outbox;
+mod presence;
+mod problem;
+mod procs;
+mod retention;
+mod save_sender;
+mod saves;
+mod segment;
 mod service;
+mod stats;
+mod sync;
+mod targets;
+mod text;
 
 pub use error::{Error, OptionsError};
 pub use handler::{AttemptContext, Handler, HandlerError, HandlerOutput, Handlers, SaveError};

@@ -1,0 +1,195 @@
+//! Calls to the leader: found among the replicas, signed, each with a deadline.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use orloj_wire::clock::Clock;
+use orloj_wire::protocol::NotLeader;
+use orloj_wire::sign::{self, Label, Parts, Secret, new_nonce};
+use reqwest::{StatusCode, redirect};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::sync::lock;
+use crate::targets::Targets;
+use crate::text::cut;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest answer, in bytes.
+const ANSWER_LIMIT: usize = 4 << 20;
+/// Whom executors' requests are for.
+const AUDIENCE: &str = "scheduler";
+
+/// Why a call brought no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// No replica leads, or none could be reached; the last one's reason.
+    #[error("no leader answers: {0}")]
+    NoLeader(String),
+    /// The leader refuses this request and would refuse it again.
+    #[error("the leader refuses with status {status}: {detail}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The start of the body.
+        detail: String,
+    },
+}
+
+/// What one replica said.
+enum Said {
+    Answer(Vec<u8>),
+    NotLeader(Option<String>),
+    Unavailable(String),
+    Refused(CallError),
+}
+
+/// Calls the leader.
+pub(crate) struct LeaderClient {
+    http: reqwest::Client,
+    executor_id: String,
+    secret: Secret,
+    clock: Arc<dyn Clock>,
+    targets: Mutex<Targets>,
+}
+
+impl LeaderClient {
+    /// `replicas` are base URLs. Err is the HTTP client's reason.
+    pub(crate) fn new(
+        executor_id: &str,
+        secret: Secret,
+        replicas: Vec<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, String> {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(CALL_TIMEOUT)
+            .pool_idle_timeout(Duration::from_secs(60))
+            .build()
+            .map_err(|cause| cause.to_string())?;
+        let targets = Mutex::new(Targets::new(replicas));
+        Ok(LeaderClient { http, executor_id: executor_id.to_owned(), secret, clock, targets })
+    }
+
+    /// The leader lists the replicas.
+    pub(crate) fn learn(&self, replicas: &[String]) {
+        lock(&self.targets).learn(replicas);
+    }
+
+    /// A new leader has introduced itself.
+    pub(crate) fn follow(&self, leader: &str) {
+        lock(&self.targets).hint(leader);
+    }
+
+    /// Posts a JSON body to the leader and reads its JSON answer. Asks every replica at most once or twice.
+    pub(crate) async fn post<B: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<A, CallError> {
+        let answer = self.post_raw(path, body).await?;
+        serde_json::from_slice(&answer)
+            .map_err(|cause| CallError::NoLeader(format!("{path}: the answer cannot be read: {cause}")))
+    }
+
+    /// The same for an answer without a body.
+    pub(crate) async fn post_empty<B: Serialize>(&self, path: &str, body: &B) -> Result<(), CallError> {
+        self.post_raw(path, body).await.map(drop)
+    }
+
+    async fn post_raw<B: Serialize>(&self, path: &str, body: &B) -> Result<Vec<u8>, CallError> {
+        // Every message is made of strings, numbers and maps with string keys.
+        let body = bytes::Bytes::from(serde_json::to_vec(body).expect("messages have a JSON form"));
+        let tries = lock(&self.targets).count() + 2;
+        let mut last = String::new();
+        for _ in 0..tries {
+            let target = lock(&self.targets).current();
+            match self.ask(&target, path, body.clone()).await {
+                Said::Answer(answer) => return Ok(answer),
+                Said::Refused(error) => return Err(error),
+                Said::Unavailable(reason) => {
+                    last = format!("{target}: {reason}");
+                    lock(&self.targets).advance(&target);
+                }
+                Said::NotLeader(hint) => {
+                    last = format!("{target} does not lead");
+                    let mut targets = lock(&self.targets);
+                    if !hint.is_some_and(|leader| targets.hint(&leader)) {
+                        targets.advance(&target);
+                    }
+                }
+            }
+        }
+        Err(CallError::NoLeader(last))
+    }
+
+    async fn ask(&self, target: &str, path: &str, body: bytes::Bytes) -> Said {
+        let timestamp = format!("{:010}", self.clock.wall_ms().div_euclid(1_000));
+        let nonce = new_nonce();
+        let parts = Parts {
+            label: Label::Executor,
+            audience: AUDIENCE,
+            access_key: &self.executor_id,
+            timestamp: &timestamp,
+            nonce: &nonce,
+            method: "POST",
+            path,
+            query: "",
+            idempotency_key: "",
+            body: &body,
+        };
+        let signature = parts.sign(&self.secret);
+        let request = self
+            .http
+            .post(format!("{target}{path}"))
+            .header("content-type", "application/json")
+            .header(sign::ACCESS_KEY_HEADER, &self.executor_id)
+            .header(sign::TIMESTAMP_HEADER, &timestamp)
+            .header(sign::NONCE_HEADER, &nonce)
+            .header(sign::SIGNATURE_HEADER, signature)
+            .body(body);
+        match request.send().await {
+            Ok(response) => listen(response).await,
+            Err(error) => Said::Unavailable(reason(&error)),
+        }
+    }
+}
+
+async fn listen(mut response: reqwest::Response) -> Said {
+    let status = response.status();
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_LIMIT => body.extend_from_slice(&chunk),
+            Ok(Some(_)) => return Said::Unavailable(format!("an answer of more than {ANSWER_LIMIT} bytes")),
+            Ok(None) => break,
+            Err(error) => return Said::Unavailable(reason(&error)),
+        }
+    }
+    let detail = || cut(&String::from_utf8_lossy(&body), 512).to_owned();
+    match status {
+        status if status.is_success() => Said::Answer(body),
+        StatusCode::MISDIRECTED_REQUEST => {
+            Said::NotLeader(serde_json::from_slice::<NotLeader>(&body).ok().and_then(|said| said.leader))
+        }
+        status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+            Said::Unavailable(format!("status {}: {}", status.as_u16(), detail()))
+        }
+        status => Said::Refused(CallError::Refused { status: status.as_u16(), detail: detail() }),
+    }
+}
+
+/// The whole chain of causes; the first link alone says only "error sending request".
+fn reason(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(link) = cause {
+        text = format!("{text}: {link}");
+        cause = link.source();
+    }
+    text
+}
