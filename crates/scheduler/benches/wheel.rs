@@ -87,7 +87,9 @@ fn cancel(c: &mut Criterion) {
     for tick_ms in TICKS_MS {
         group.bench_function(BenchmarkId::new("orloj", tick_ms), |b| {
             let cancel_all = |(mut wheel, ids): (Wheel<Payload>, Vec<TimerId>)| {
-                ids.iter().for_each(|id| drop(black_box(wheel.cancel(*id))));
+                for id in ids {
+                    black_box(wheel.cancel(id));
+                }
                 wheel
             };
             b.iter_batched(|| wheel(tick_ms), cancel_all, BatchSize::PerIteration);
@@ -97,7 +99,9 @@ fn cancel(c: &mut Criterion) {
         let runtime = paused_runtime();
         let _inside = runtime.enter();
         let cancel_all = |(mut queue, keys): (DelayQueue<Payload>, Vec<Key>)| {
-            keys.iter().for_each(|key| drop(black_box(queue.remove(key))));
+            for key in &keys {
+                black_box(queue.remove(key));
+            }
             queue
         };
         b.iter_batched(delay_queue, cancel_all, BatchSize::PerIteration);
@@ -204,7 +208,9 @@ fn jump(c: &mut Criterion) {
         b.iter(|| {
             let mut wheel = Wheel::new(1);
             let mut out = Vec::new();
-            [10, 1_000_000, 86_400_000].map(|at| wheel.insert(at, ()));
+            for at in [10, 1_000_000, 86_400_000] {
+                wheel.insert(at, ());
+            }
             wheel.advance(946_080_000_000, usize::MAX, &mut out);
             out
         });

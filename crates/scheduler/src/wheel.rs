@@ -20,8 +20,8 @@
 //! # Cost
 //!
 //! Insert and cancel are O(1) and allocate only while the wheel grows beyond its largest size so far. A
-//! timer takes 24 bytes and its payload, rounded up to 8 (48 bytes for a shard key); the slots take 17 KiB
-//! once. Memory of cancelled and expired timers is used again, and kept for that.
+//! timer takes 20 bytes and its payload, 40 bytes for a shard's key; the slots take 17 KiB once. Memory of
+//! cancelled and expired timers is used again, and kept for that.
 
 /// Slots on a level: one value of a byte.
 const SLOTS: usize = 256;
@@ -553,6 +553,12 @@ mod tests {
         }
         assert_eq!(out.len(), 50 * 66);
         assert!(wheel.entries.len() <= 100, "{} places for 100 timers at a time", wheel.entries.len());
+    }
+
+    #[test]
+    fn a_timer_is_small() {
+        assert_eq!(size_of::<Entry<orloj_model::key::ShardKey>>(), 40);
+        assert_eq!(size_of::<Level>() * LEVELS, 16_640);
     }
 
     #[test]
