@@ -21,6 +21,9 @@ mod leases;
 mod plan;
 mod timers;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -161,6 +164,8 @@ pub(crate) struct Core {
     tracked: HashMap<ShardKey, Tracked>,
     /// Became due; their rows are read in this order.
     due: VecDeque<ShardKey>,
+    /// The present tick's beginning, monotonic, and how many more may become due in it.
+    budget: (u64, usize),
     /// Tasks whose deadline to first start has passed.
     expired: Vec<TaskId>,
     waiting: WaitingRoom,
@@ -187,13 +192,14 @@ impl Core {
         wheel.advance(now.mono_ms, 0, &mut Vec::new());
         Core {
             wheel,
-            options,
             round,
             clocks: Clocks::new(now),
             expiries: HashMap::new(),
             loaded_until: Millis::MIN,
             tracked: HashMap::new(),
             due: VecDeque::new(),
+            budget: (now.mono_ms, options.due_per_tick),
+            options,
             expired: Vec::new(),
             waiting: WaitingRoom::new(),
             unready: VecDeque::new(),

@@ -30,8 +30,13 @@ const REGISTRATION_LIMIT: usize = 1_000;
 pub(crate) enum Request {
     Register(Registration, Vec<protocol::Held>, oneshot::Sender<Result<Registered, LeaderError>>),
     Heartbeat(Heartbeat, oneshot::Sender<HeartbeatAck>),
-    Probe(oneshot::Sender<Probe>),
-    Live(oneshot::Sender<Vec<LiveExecutor>>),
+}
+
+/// What the loop last said of itself; at most a few hundred milliseconds old.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) probe: Probe,
+    pub(crate) live: Vec<LiveExecutor>,
 }
 
 /// Figures of a leader's loop.
@@ -99,6 +104,7 @@ pub(crate) struct Inner {
     pub(crate) link: Arc<dyn ExecutorLink>,
     pub(crate) requests: mpsc::Sender<Request>,
     pub(crate) serving: watch::Receiver<Option<Round>>,
+    pub(crate) snapshot: watch::Receiver<Snapshot>,
     pub(crate) metrics: Metrics,
 }
 
@@ -210,59 +216,27 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Figures of the loop.
-    ///
-    /// # Errors
-    /// See [`LeaderError`].
-    pub async fn probe(&self) -> Result<Probe, LeaderError> {
-        self.ask(Request::Probe).await
+    /// Figures of the loop as of its last housekeeping; zero on a node that does not lead.
+    pub fn probe(&self) -> Probe {
+        self.inner.snapshot.borrow().probe.clone()
     }
 
-    /// The executors as the leader sees them now.
-    ///
-    /// # Errors
-    /// See [`LeaderError`].
-    pub async fn executors_live(&self) -> Result<Vec<LiveExecutor>, LeaderError> {
-        self.ask(Request::Live).await
+    /// The executors as the leader saw them at its last housekeeping; none on a node that does not lead.
+    pub fn executors_live(&self) -> Vec<LiveExecutor> {
+        self.inner.snapshot.borrow().live.clone()
     }
 
-    /// A part of the whole log of an attempt (the last one unless `attempt` names another), from the executor
-    /// that keeps it.
+    /// A part of the whole log of an attempt, from the executor that keeps it. `wait_ms` is at most 20,000.
     ///
     /// # Errors
     /// [`LeaderError::NotFound`], [`LeaderError::ExecutorUnreachable`].
-    pub async fn log(
-        &self,
-        shard: ShardRef,
-        attempt: Option<u32>,
-        offset: u64,
-        limit: u32,
-        wait_ms: u64,
-    ) -> Result<LogChunk, LeaderError> {
-        let request = {
-            let view = self.inner.store.view();
-            let task = query::task(&view, shard.task).map_err(|_| LeaderError::Stopped)?;
-            let task = task.ok_or(LeaderError::NotFound("task"))?;
-            let shard_row =
-                task.shards.get(usize::from(shard.shard)).ok_or(LeaderError::NotFound("shard"))?;
-            let found = match attempt {
-                Some(number) => shard_row.attempts.iter().find(|attempt| attempt.number == number),
-                None => shard_row.attempts.last(),
-            };
-            let found = found.ok_or(LeaderError::NotFound("attempt"))?;
-            let executor = query::executor(&view, &found.executor).map_err(|_| LeaderError::Stopped)?;
-            let executor = executor.ok_or(LeaderError::NotFound("executor"))?;
-            let attempt = protocol::AttemptRef {
-                task_id: shard.task.to_string(),
-                shard_index: shard.shard,
-                attempt: found.number,
-                fence: found.fence,
-            };
-            let executor_id = found.executor.to_string();
-            let target = Target { id: executor_id.clone(), address: executor.registration.address };
-            (target, LogRequest { executor_id, attempt, offset, limit, wait_ms: wait_ms.min(20_000) })
-        };
-        match link::log(&*self.inner.link, &request.0, &request.1).await {
+    pub async fn log(&self, mut request: LogRequest) -> Result<LogChunk, LeaderError> {
+        let id = executor_id(&request.executor_id)?;
+        let row = query::executor(&self.inner.store.view(), &id).map_err(|_| LeaderError::Stopped)?;
+        let row = row.ok_or(LeaderError::NotFound("executor"))?;
+        request.wait_ms = request.wait_ms.min(20_000);
+        let target = Target { id: request.executor_id.clone(), address: row.registration.address };
+        match link::log(&*self.inner.link, &target, &request).await {
             Ok(chunk) => Ok(chunk),
             Err(LinkError::Refused { status: 404, .. }) => Err(LeaderError::NotFound("log")),
             Err(error) => Err(LeaderError::ExecutorUnreachable(error.to_string())),

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::core::{Core, Liveness, Now};
-use crate::handle::{LiveExecutor, Probe, Request, state_name};
+use crate::handle::{LiveExecutor, Probe, Request, Snapshot, state_name};
 use crate::link::ExecutorLink;
 use crate::metrics::Metrics;
 use crate::options::Options;
@@ -43,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) clock: ClusterClock,
     pub(crate) options: Options,
     pub(crate) serving: watch::Sender<Option<Round>>,
+    pub(crate) snapshot: watch::Sender<Snapshot>,
     pub(crate) metrics: Metrics,
 }
 
@@ -232,7 +233,7 @@ impl<'a> Leader<'a> {
             self.shared.metrics.clock_steps.inc();
         }
         self.load_window(now)?;
-        let due = self.core.next_due(self.shared.options.due_per_tick);
+        let due = self.core.next_due(now);
         if !due.is_empty() {
             let view = self.shared.store.view();
             for shard in due {
@@ -247,6 +248,8 @@ impl<'a> Leader<'a> {
             self.core.tend_executors(now);
             self.core.retry();
             self.gauges();
+            let (probe, live) = (self.probe(now), self.live(now));
+            self.shared.snapshot.send_replace(Snapshot { probe, live });
         }
         self.core.plan(now);
         self.core.send(now);
@@ -311,8 +314,6 @@ impl<'a> Leader<'a> {
             }
             // An asker that has gone needs no answer.
             Request::Heartbeat(beat, respond) => drop(respond.send(self.core.heartbeat(beat, now))),
-            Request::Probe(respond) => drop(respond.send(self.probe(now))),
-            Request::Live(respond) => drop(respond.send(self.live(now))),
         }
     }
 

@@ -11,6 +11,7 @@ use orloj_wire::protocol::{AnnounceRound, Cancel, CancelAck, Holdings, LogChunk,
 use orloj_wire::sign::{
     ACCESS_KEY_HEADER, Label, NONCE_HEADER, Parts, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, new_nonce,
 };
+use orloj_wire::time::Time;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -170,7 +171,10 @@ impl HttpLink {
             return Ok(answer.to_vec());
         }
         let problem: Problem = serde_json::from_slice(&answer).unwrap_or_default();
-        let server_time = problem.server_time.filter(|_| problem.code == "timestamp_out_of_window");
+        let server_time = problem
+            .server_time
+            .filter(|_| problem.code == "timestamp_out_of_window")
+            .map(|Time(ms)| ms.div_euclid(1000));
         Err((LinkError::Refused { status, code: problem.code }, server_time))
     }
 
@@ -184,8 +188,8 @@ impl HttpLink {
 #[serde(rename_all = "camelCase", default)]
 struct Problem {
     code: String,
-    /// Unix seconds.
-    server_time: Option<i64>,
+    /// Comes with `timestamp_out_of_window`.
+    server_time: Option<Time>,
 }
 
 impl ExecutorLink for HttpLink {

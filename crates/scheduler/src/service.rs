@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::handle::{Inner, Request, Scheduler};
+use crate::handle::{Inner, Request, Scheduler, Snapshot};
 use crate::lead::{Ended, Shared, lead};
 use crate::link::ExecutorLink;
 use crate::metrics::Metrics;
@@ -35,14 +35,16 @@ impl Service {
     ) -> Self {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let (serving, watch_serving) = watch::channel(None);
+        let (snapshot, watch_snapshot) = watch::channel(Snapshot::default());
         let inner = Inner {
             store: store.clone(),
             link: link.clone(),
             requests: sender,
             serving: watch_serving,
+            snapshot: watch_snapshot,
             metrics: metrics.clone(),
         };
-        let shared = Shared { store, link, clock, options, serving, metrics };
+        let shared = Shared { store, link, clock, options, serving, snapshot, metrics };
         Service { shared, requests, handle: Scheduler { inner: Arc::new(inner) } }
     }
 
@@ -71,6 +73,7 @@ impl Service {
                 }
             };
             self.shared.serving.send_replace(None);
+            self.shared.snapshot.send_replace(Snapshot::default());
             self.shared.metrics.idle();
             match ended {
                 None => {}

@@ -40,6 +40,12 @@ impl Core {
         if at >= self.loaded_until {
             return;
         }
+        if at <= shown(now, clock) {
+            // No need to wait for the next tick.
+            self.tracked.insert(shard, Tracked::Due);
+            self.due.push_back(shard);
+            return;
+        }
         let deadline = self.clocks.deadline(at, clock, now);
         let timer = self.wheel.insert(deadline, Timer::Due { shard, at, clock });
         self.tracked.insert(shard, Tracked::Timed(timer));
@@ -57,8 +63,7 @@ impl Core {
         }
     }
 
-    /// Turns the wheel. What is due by the clock that decides goes to [`next_due`](Core::next_due), at most
-    /// `due-per-tick` a call; what is not (after a step back) waits on. Answers by how much the wall clock
+    /// Turns the wheel. What is due by the clock that decides goes to [`next_due`](Core::next_due); what is not (after a step back) waits on. Answers by how much the wall clock
     /// was stepped since the last call, if it was.
     pub(crate) fn advance(&mut self, now: Now) -> Option<i64> {
         let observed = self.clocks.observe(now);
@@ -80,7 +85,8 @@ impl Core {
 
     /// When to call [`advance`](Core::advance) next, monotonic.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
-        self.wheel.next_expiry()
+        let next_tick = (!self.due.is_empty()).then(|| self.budget.0 + self.options.tick_ms);
+        [self.wheel.next_expiry(), next_tick].into_iter().flatten().min()
     }
 
     /// The earliest deadline in the wheel, monotonic. For the probe.
@@ -88,11 +94,21 @@ impl Core {
         self.wheel.oldest()
     }
 
-    /// Shards that are due and whose rows shall be read now, at most `limit`.
-    pub(crate) fn next_due(&mut self, limit: usize) -> Vec<ShardKey> {
-        let count = limit.min(self.due.len());
-        let mut keys: Vec<_> = self.due.drain(..count).collect();
-        keys.retain(|shard| matches!(self.tracked.get(shard), Some(Tracked::Due)));
+    /// Shards that are due and whose rows shall be read now: at most `due-per-tick` in one tick.
+    pub(crate) fn next_due(&mut self, now: Now) -> Vec<ShardKey> {
+        let (since, left) = &mut self.budget;
+        if now.mono_ms.saturating_sub(*since) >= self.options.tick_ms {
+            (*since, *left) = (now.mono_ms, self.options.due_per_tick);
+        }
+        let mut keys = Vec::new();
+        while *left > 0
+            && let Some(shard) = self.due.pop_front()
+        {
+            if matches!(self.tracked.get(&shard), Some(Tracked::Due)) {
+                *left -= 1;
+                keys.push(shard);
+            }
+        }
         keys
     }
 

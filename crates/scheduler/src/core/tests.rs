@@ -1,0 +1,578 @@
+//! The leader's mind against scripts: what it asks for after what it was told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use orloj_model::executor::{Executor, ExecutorState, Registration};
+use orloj_model::id::{CallerId, TaskId};
+use orloj_model::key::{DueKey, RunningKey};
+use orloj_model::schema::RunningRow;
+use orloj_model::task::{Outcome, RetryPolicy, Status, Strategy};
+use orloj_model::{Event, Refusal, Reply};
+use orloj_wire::protocol::{AttemptRef, Heartbeat, Held as Holding, HeldState, RunVerdict};
+
+use super::*;
+
+const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
+
+fn at(ms: u64) -> Now {
+    let ahead = ms as i64;
+    Now { mono_ms: START.mono_ms + ms, wall_ms: START.wall_ms + ahead, cluster_ms: START.cluster_ms + ahead }
+}
+
+fn shard(number: u16) -> ShardKey {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    ShardKey { task: TaskId(bytes), shard: 0 }
+}
+
+fn id(name: &str) -> ExecutorId {
+    ExecutorId::new(name).expect("a valid name")
+}
+
+fn row(name: &str, incarnation: u64, slots: u32) -> Executor {
+    Executor {
+        registration: Registration {
+            id: id(name),
+            incarnation,
+            address: "127.0.0.1:1".into(),
+            handlers: vec!["echo".into()],
+            slots,
+            queue: 0,
+            weight: 100,
+            zone: None,
+            labels: BTreeMap::new(),
+            version: "0".into(),
+        },
+        state: ExecutorState::Online,
+        registered_at: 0,
+        changed_at: 0,
+    }
+}
+
+fn spec(timeout_ms: Option<u64>) -> TaskSpec {
+    TaskSpec {
+        caller: CallerId::new("c").expect("a valid name"),
+        access_key: String::new(),
+        handler: "echo".into(),
+        params: b"{}".to_vec(),
+        origin: orloj_model::task::Origin::Submission,
+        priority: 5,
+        labels: BTreeMap::new(),
+        routing_key: None,
+        zone: None,
+        strategy: Strategy::Ring,
+        business_key: None,
+        dedupe_key: None,
+        retry: RetryPolicy::default(),
+        timeout_ms,
+        expire_at: None,
+        shard_total: 1,
+        depends_on: Vec::new(),
+        callback_url: None,
+        estimated_duration_ms: None,
+    }
+}
+
+/// A leader in round 7 with its window loaded.
+fn leader(executors: &[(&str, u32)]) -> Core {
+    let mut core = Core::new(Options::default(), 7, START);
+    for (name, slots) in executors {
+        core.executor_row(row(name, 1, *slots), START);
+        knows_round(&mut core, name, &[], START);
+    }
+    let (_, until) = core.window(START).expect("nothing is loaded yet");
+    core.load_window(until, &[], &[], START);
+    core.take_steps();
+    core
+}
+
+fn knows_round(core: &mut Core, name: &str, holding: &[Holding], now: Now) -> HeartbeatAckOf {
+    let ack = core.heartbeat(beat(name, 1, holding), now);
+    HeartbeatAckOf { register: ack.register, superseded: ack.superseded, stale: ack.stale }
+}
+
+#[derive(Debug, PartialEq)]
+struct HeartbeatAckOf {
+    register: bool,
+    superseded: bool,
+    stale: Vec<AttemptRef>,
+}
+
+fn beat(name: &str, incarnation: u64, holding: &[Holding]) -> Heartbeat {
+    Heartbeat {
+        executor_id: name.into(),
+        incarnation,
+        round: 7,
+        holding: holding.to_vec(),
+        free_slots: 1,
+        queued: 0,
+        cpu_pct: 1.0,
+        draining: false,
+        handlers: BTreeMap::new(),
+    }
+}
+
+fn holding(lease: Lease, running_ms: Option<u64>) -> Holding {
+    Holding { attempt: attempt_ref(&lease), state: HeldState::Running, running_ms }
+}
+
+/// The shard is due now; its rows are as a fresh submission has them.
+fn due(core: &mut Core, number: u16, now: Now) {
+    due_with(core, number, None, now);
+}
+
+fn due_with(core: &mut Core, number: u16, timeout_ms: Option<u64>, now: Now) {
+    core.event(&Event::Waiting { shard: shard(number), due_at: now.wall_ms, clock: DueClock::Cluster }, now);
+    core.advance(now);
+    read(core, timeout_ms, now);
+}
+
+/// Answers the core's wish to read rows.
+fn read(core: &mut Core, timeout_ms: Option<u64>, now: Now) -> Vec<ShardKey> {
+    let keys = core.next_due(now);
+    for shard in &keys {
+        let spec = Arc::new(spec(timeout_ms));
+        core.ready(Candidate { shard: *shard, attempt: 1, since: now.wall_ms, ready: false, spec }, now);
+    }
+    keys
+}
+
+fn proposals(core: &mut Core) -> Vec<Command> {
+    let steps = core.take_steps();
+    steps
+        .into_iter()
+        .flat_map(|step| match step {
+            Step::Propose(commands) => commands,
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// Plans, commits every grant under `fence`, and answers with the pushes that follow.
+fn plan_and_grant(core: &mut Core, fence: Fence, now: Now) -> Vec<(ExecutorId, Vec<Lease>)> {
+    core.plan(now);
+    for command in proposals(core) {
+        assert!(matches!(command, Command::Grant { .. }), "{command:?}");
+        assert!(core.applied(&command, &Reply::Granted { fence }, now));
+    }
+    core.send(now);
+    pushes(core)
+}
+
+fn pushes(core: &mut Core) -> Vec<(ExecutorId, Vec<Lease>)> {
+    core.take_steps()
+        .into_iter()
+        .filter_map(|step| match step {
+            Step::Push { executor, leases } => Some((executor, leases)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// One leased and accepted attempt on executor `a`.
+fn running(core: &mut Core, timeout_ms: Option<u64>) -> Lease {
+    due_with(core, 1, timeout_ms, at(0));
+    let pushes = plan_and_grant(core, 50, at(0));
+    let (executor, leases) = pushes.into_iter().next().expect("a push");
+    core.pushed(&executor, &leases, &[RunVerdict::Accepted], None, at(0));
+    core.take_steps();
+    leases[0]
+}
+
+#[test]
+fn a_due_shard_is_granted_then_pushed_and_never_pushed_before() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    core.plan(at(0));
+    core.send(at(0));
+    let steps = core.take_steps();
+    assert!(!steps.iter().any(|step| matches!(step, Step::Push { .. })), "{steps:?}");
+    let Some(Step::Propose(commands)) = steps.into_iter().next() else { panic!("no proposal") };
+    core.applied(&commands[0], &Reply::Granted { fence: 9 }, at(1));
+    core.send(at(1));
+    assert_eq!(pushes(&mut core), vec![(id("a"), vec![Lease { shard: shard(1), attempt: 1, fence: 9 }])]);
+    assert_eq!(core.counts().held, 1);
+}
+
+#[test]
+fn a_full_executor_gets_nothing_and_a_freed_slot_takes_the_next() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    due(&mut core, 2, at(1));
+    let pushes = plan_and_grant(&mut core, 9, at(1));
+    let first = pushes[0].1[0];
+    assert_eq!((pushes.len(), core.counts().waiting), (1, 1));
+    core.plan(at(2));
+    assert_eq!(proposals(&mut core), vec![]);
+    let ended = Event::AttemptEnded {
+        shard: first.shard,
+        executor: id("a"),
+        fence: first.fence,
+        outcome: Outcome::Succeeded,
+    };
+    core.event(&ended, at(3));
+    core.plan(at(3));
+    let second = if first.shard == shard(1) { shard(2) } else { shard(1) };
+    let commands = proposals(&mut core);
+    assert!(matches!(&commands[..], [Command::Grant { shard, .. }] if ShardKey::from(*shard) == second));
+}
+
+#[test]
+fn a_timer_waits_for_the_clock_that_decides() {
+    let mut core = leader(&[("a", 1)]);
+    let due_at = START.wall_ms + 100;
+    for (number, clock) in [(1, DueClock::Wall), (2, DueClock::Cluster)] {
+        core.event(&Event::Waiting { shard: shard(number), due_at, clock }, START);
+    }
+    core.advance(at(99));
+    assert_eq!(core.next_due(at(99)), vec![]);
+    // The wall clock was set back by an hour; the cluster's time runs on.
+    let back = Now { wall_ms: at(110).wall_ms - 3_600_000, ..at(110) };
+    assert_eq!(core.advance(back), Some(-3_600_000));
+    assert_eq!(core.next_due(back), vec![shard(2)], "a delay is not held up by it");
+    let later = Now { wall_ms: due_at + 20, ..at(3_700_000) };
+    core.advance(later);
+    assert_eq!(core.next_due(later), vec![shard(1)], "an instant waits until the wall clock shows it");
+}
+
+#[test]
+fn a_step_forward_goes_out_in_due_order_and_bounded_per_turn() {
+    let mut core = leader(&[("a", 1)]);
+    let count = 1_000u16;
+    for number in 0..count {
+        // Inserted backwards.
+        let due_at = START.wall_ms + 60_000 - i64::from(number);
+        core.event(&Event::Waiting { shard: shard(number), due_at, clock: DueClock::Wall }, START);
+    }
+    let forward =
+        |ms| Now { wall_ms: at(ms).wall_ms + 3_600_000, cluster_ms: at(ms).cluster_ms + 3_600_000, ..at(ms) };
+    let (mut order, mut now) = (Vec::new(), 10);
+    assert_eq!(core.advance(forward(now)), Some(3_600_000));
+    while core.counts().timed > 0 || order.len() < usize::from(count) {
+        let mut in_this_tick = core.next_due(forward(now));
+        in_this_tick.extend(core.next_due(forward(now + 1)));
+        assert!(in_this_tick.len() <= Options::default().due_per_tick, "{}", in_this_tick.len());
+        order.extend(in_this_tick);
+        now += 10;
+        core.advance(forward(now));
+        assert!(now < 1_000, "stalled with {} of {count}", order.len());
+    }
+    let expected: Vec<_> = (0..count).rev().map(shard).collect();
+    assert_eq!(order, expected);
+    assert_eq!(core.counts().clock_steps, 1);
+}
+
+#[test]
+fn what_is_beyond_the_window_costs_no_timer() {
+    let mut core = leader(&[]);
+    let year = START.wall_ms + 31_536_000_000;
+    for number in 0..1_000 {
+        core.event(&Event::Waiting { shard: shard(number), due_at: year, clock: DueClock::Wall }, START);
+    }
+    assert_eq!((core.counts().timed, core.tracked.len()), (0, 0));
+    let near = DueKey { at: year, shard: shard(1), clock: DueClock::Wall };
+    let almost = Now { wall_ms: year - 1_000, cluster_ms: year - 1_000, ..at(10) };
+    core.advance(almost);
+    let (from, until) = core.window(almost).expect("time has passed");
+    assert!(from < year && year < until);
+    core.load_window(until, &[near], &[], almost);
+    assert_eq!(core.counts().timed, 1);
+}
+
+#[test]
+fn a_refused_grant_goes_back_to_where_it_belongs() {
+    let grant = |core: &mut Core| {
+        due(core, 1, at(0));
+        core.plan(at(0));
+        proposals(core).remove(0)
+    };
+    let mut core = leader(&[("a", 1)]);
+    let command = grant(&mut core);
+    core.applied(&command, &Reply::Refused(Refusal::NotWaiting), at(1));
+    assert_eq!((core.counts().granting, core.counts().waiting, core.tracked.len()), (0, 0, 0));
+
+    let command = grant(&mut core);
+    core.applied(&command, &Reply::Refused(Refusal::ExecutorNotOnline), at(1));
+    assert_eq!((core.counts().granting, core.counts().waiting), (0, 1));
+
+    let mut core = leader(&[("a", 1)]);
+    let command = grant(&mut core);
+    core.applied(&command, &Reply::Refused(Refusal::WrongAttempt { next: 3 }), at(1));
+    assert_eq!(core.next_due(at(20)), vec![shard(1)], "its rows are read again");
+
+    let mut core = leader(&[("a", 1)]);
+    let command = grant(&mut core);
+    core.not_proposed(vec![command]);
+    assert_eq!((core.counts().granting, core.counts().waiting), (0, 1));
+    core.plan(at(2));
+    assert_eq!(proposals(&mut core).len(), 1, "the slot is free again");
+}
+
+#[test]
+fn a_later_round_ends_the_leader() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    core.plan(at(0));
+    let command = proposals(&mut core).remove(0);
+    assert!(!core.applied(&command, &Reply::Refused(Refusal::StaleRound { current: 8 }), at(1)));
+    let lease = Lease { shard: shard(1), attempt: 1, fence: 9 };
+    assert!(!core.push_failed(&id("a"), &[lease], PushFailure::StaleRound, at(1)));
+    assert!(core.push_failed(&id("a"), &[lease], PushFailure::Unknown, at(1)));
+}
+
+#[test]
+fn a_push_without_an_answer_is_repeated_to_the_same_executor_under_the_same_fence() {
+    let mut core = leader(&[("a", 1), ("b", 1)]);
+    due(&mut core, 1, at(0));
+    let first = plan_and_grant(&mut core, 9, at(0));
+    core.push_failed(&first[0].0, &first[0].1, PushFailure::Unknown, at(0));
+    core.send(at(1));
+    assert_eq!(pushes(&mut core), vec![], "not before the backoff is over");
+    core.send(at(200));
+    assert_eq!(pushes(&mut core), first);
+    assert_eq!(proposals(&mut core), vec![]);
+}
+
+#[test]
+fn a_refusal_returns_the_attempt_and_closes_the_executor_for_a_while() {
+    let mut core = leader(&[("a", 4)]);
+    due(&mut core, 1, at(0));
+    let push = plan_and_grant(&mut core, 9, at(0)).remove(0);
+    core.pushed(&push.0, &push.1, &[RunVerdict::Refused], Some("queue_full"), at(1));
+    let message = "queue_full".to_owned();
+    let requeue = Command::Requeue { shard: shard(1).into(), fence: 9, message };
+    assert_eq!(proposals(&mut core), vec![requeue]);
+    let (executor, outcome) = (id("a"), Outcome::Refused);
+    core.event(&Event::AttemptEnded { shard: shard(1), executor, fence: 9, outcome }, at(2));
+    due(&mut core, 1, at(2));
+    core.plan(at(2));
+    assert_eq!(proposals(&mut core), vec![]);
+    core.tend_executors(at(600));
+    core.plan(at(600));
+    assert_eq!(proposals(&mut core).len(), 1);
+}
+
+#[test]
+fn silence_makes_an_executor_suspect_then_gone_and_its_attempts_lost() {
+    let mut core = leader(&[("a", 2)]);
+    let lease = running(&mut core, None);
+    core.tend_executors(at(15_001));
+    due(&mut core, 2, at(15_002));
+    core.plan(at(15_002));
+    assert_eq!(proposals(&mut core), vec![], "a suspect gets no new work");
+    core.tend_executors(at(20_001));
+    let gone = Command::ExecutorGone { executor: id("a"), incarnation: 1 };
+    assert_eq!(proposals(&mut core), vec![gone]);
+    core.tend_executors(at(20_100));
+    assert_eq!(proposals(&mut core), vec![], "once");
+    core.executor_row(Executor { state: ExecutorState::Offline, ..row("a", 1, 2) }, at(20_101));
+    let commands = proposals(&mut core);
+    assert!(matches!(&commands[..], [Command::Lose { fence, .. }] if *fence == lease.fence), "{commands:?}");
+}
+
+#[test]
+fn the_leaders_own_pause_is_not_held_against_the_executors() {
+    let mut core = leader(&[("a", 1)]);
+    core.forgive(30_000, at(30_000));
+    core.tend_executors(at(30_000));
+    assert_eq!(proposals(&mut core), vec![]);
+}
+
+#[test]
+fn a_new_life_ends_the_attempts_of_the_old_one_at_once() {
+    let mut core = leader(&[("a", 2)]);
+    let lease = running(&mut core, None);
+    core.executor_row(row("a", 2, 2), at(10));
+    let commands = proposals(&mut core);
+    assert!(matches!(&commands[..], [Command::Lose { fence, .. }] if *fence == lease.fence));
+}
+
+#[test]
+fn heartbeats_tell_who_must_register_and_who_must_go() {
+    let mut core = leader(&[("a", 1)]);
+    assert!(core.heartbeat(beat("nobody", 1, &[]), at(1)).register);
+    assert!(core.heartbeat(beat("a", 2, &[]), at(1)).register);
+    core.executor_row(row("a", 3, 1), at(1));
+    assert!(core.heartbeat(beat("a", 2, &[]), at(1)).superseded);
+    core.executor_row(Executor { state: ExecutorState::Offline, ..row("a", 3, 1) }, at(1));
+    assert!(core.heartbeat(beat("a", 3, &[]), at(1)).register);
+}
+
+#[test]
+fn an_attempt_without_a_lease_is_stale_unless_it_only_waits_to_report() {
+    let mut core = leader(&[("a", 2)]);
+    let lease = running(&mut core, None);
+    let foreign = Lease { fence: lease.fence + 1, ..lease };
+    let mut reporting = holding(Lease { shard: shard(5), ..lease }, None);
+    reporting.state = HeldState::Reporting;
+    let ack = knows_round(&mut core, "a", &[holding(lease, None), holding(foreign, None), reporting], at(1));
+    assert_eq!(ack.stale, vec![attempt_ref(&foreign)]);
+}
+
+#[test]
+fn an_accepted_attempt_that_vanishes_is_pushed_again_to_the_same_executor() {
+    let mut core = leader(&[("a", 1)]);
+    let lease = running(&mut core, None);
+    knows_round(&mut core, "a", &[], at(1));
+    core.send(at(1));
+    assert_eq!(pushes(&mut core), vec![], "one heartbeat may have crossed the push");
+    knows_round(&mut core, "a", &[], at(2));
+    core.send(at(2));
+    assert_eq!(pushes(&mut core), vec![(id("a"), vec![lease])]);
+}
+
+#[test]
+fn an_inherited_lease_is_pushed_again_only_once_the_executor_knows_the_round() {
+    let lease = Lease { shard: shard(1), attempt: 2, fence: 40 };
+    let key = RunningKey { executor: id("a"), shard: shard(1) };
+    let running = RunningRow { fence: 40, attempt: 2, incarnation: 1, granted_at: 0 };
+    let inherit = || {
+        let mut core = Core::new(Options::default(), 8, START);
+        core.executor_row(row("a", 1, 1), START);
+        core.inherit(&key, &running, None, false);
+        core.lose_orphans();
+        core
+    };
+
+    let mut core = inherit();
+    core.send(at(0));
+    assert_eq!(core.take_steps(), vec![Step::Announce { executor: id("a") }]);
+    // A heartbeat that was sent before the executor heard of round 8.
+    core.heartbeat(beat("a", 1, &[]), at(1));
+    core.send(at(1));
+    assert_eq!(pushes(&mut core), vec![]);
+    core.announced(&id("a"), Some((1, vec![])), at(2));
+    assert_eq!(pushes(&mut core), vec![(id("a"), vec![lease])]);
+
+    let mut core = inherit();
+    core.announced(&id("a"), Some((1, vec![holding(lease, None)])), at(2));
+    core.send(at(2));
+    assert_eq!(pushes(&mut core), vec![], "what runs there goes on");
+}
+
+#[test]
+fn inherited_leases_of_executors_that_are_gone_are_lost() {
+    let mut core = Core::new(Options::default(), 8, START);
+    core.executor_row(Executor { state: ExecutorState::Offline, ..row("a", 1, 1) }, START);
+    core.executor_row(row("b", 2, 1), START);
+    core.take_steps();
+    for (name, number) in [("a", 1), ("b", 2), ("nobody", 3)] {
+        let key = RunningKey { executor: id(name), shard: shard(number) };
+        let row = RunningRow { fence: 40, attempt: 1, incarnation: 1, granted_at: 0 };
+        core.inherit(&key, &row, None, false);
+    }
+    core.lose_orphans();
+    let commands = proposals(&mut core);
+    assert_eq!(commands.len(), 3);
+    assert!(commands.iter().all(|command| matches!(command, Command::Lose { .. })), "{commands:?}");
+}
+
+#[test]
+fn a_cancel_goes_to_the_holder_until_the_attempt_is_over() {
+    let mut core = leader(&[("a", 1)]);
+    let lease = running(&mut core, None);
+    let cancel = Event::CancelRequested { shard: lease.shard, executor: id("a"), fence: lease.fence };
+    let step = Step::Cancel { executor: id("a"), reason: CancelReason::Cancelled, leases: vec![lease] };
+    core.event(&cancel, at(1));
+    core.send(at(1));
+    assert_eq!(core.take_steps(), vec![step.clone()]);
+    core.stop_failed(&id("a"), at(2));
+    core.send(at(500));
+    assert_eq!(core.take_steps(), vec![step.clone()], "asked again");
+    core.stop_answer(&id("a"), CancelReason::Cancelled, &[lease], &[true], at(501));
+    core.send(at(1_000));
+    assert_eq!(core.take_steps(), vec![step], "and again until it has reported");
+    core.stop_answer(&id("a"), CancelReason::Cancelled, &[lease], &[true], at(1_001));
+    let outcome = Outcome::Cancelled;
+    let (shard, executor, fence) = (lease.shard, id("a"), lease.fence);
+    core.event(&Event::AttemptEnded { shard, executor, fence, outcome }, at(1_002));
+    core.send(at(2_000));
+    assert_eq!(core.take_steps(), vec![]);
+}
+
+#[test]
+fn a_cancel_that_overtakes_the_answer_to_the_grant_is_not_forgotten() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    core.plan(at(0));
+    let command = proposals(&mut core).remove(0);
+    core.event(&Event::CancelRequested { shard: shard(1), executor: id("a"), fence: 9 }, at(1));
+    core.applied(&command, &Reply::Granted { fence: 9 }, at(2));
+    core.send(at(2));
+    let steps = core.take_steps();
+    assert!(steps.iter().any(|step| matches!(step, Step::Cancel { .. })), "{steps:?}");
+}
+
+#[test]
+fn a_cancelled_attempt_that_never_reached_its_executor_is_taken_back() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    let (executor, leases) = plan_and_grant(&mut core, 9, at(0)).remove(0);
+    core.event(&Event::CancelRequested { shard: shard(1), executor: executor.clone(), fence: 9 }, at(1));
+    core.send(at(1));
+    core.take_steps();
+    core.stop_answer(&executor, CancelReason::Cancelled, &leases, &[false], at(2));
+    assert_eq!(proposals(&mut core), vec![], "its push is still under way");
+    core.push_failed(&executor, &leases, PushFailure::Unknown, at(3));
+    core.stop_answer(&executor, CancelReason::Cancelled, &leases, &[false], at(4));
+    let commands = proposals(&mut core);
+    assert!(matches!(&commands[..], [Command::Requeue { fence: 9, .. }]), "{commands:?}");
+}
+
+#[test]
+fn an_attempt_that_outruns_its_timeout_is_stopped_then_declared_timed_out() {
+    let mut core = leader(&[("a", 1)]);
+    let lease = running(&mut core, Some(1_000));
+    knows_round(&mut core, "a", &[holding(lease, Some(6_000))], at(6_000));
+    core.send(at(6_000));
+    assert_eq!(core.take_steps(), vec![], "the executor has its grace");
+    knows_round(&mut core, "a", &[holding(lease, Some(6_001))], at(6_001));
+    core.send(at(6_001));
+    let reason = CancelReason::TimedOut;
+    assert_eq!(core.take_steps(), vec![Step::Cancel { executor: id("a"), reason, leases: vec![lease] }]);
+    knows_round(&mut core, "a", &[holding(lease, Some(11_000))], at(11_000));
+    assert_eq!(proposals(&mut core), vec![]);
+    knows_round(&mut core, "a", &[holding(lease, Some(11_100))], at(11_100));
+    let commands = proposals(&mut core);
+    assert!(matches!(&commands[..], [Command::TimeOut { .. }]), "{commands:?}");
+}
+
+#[test]
+fn who_waits_long_is_written_down_once_while_nothing_else_is_on_its_way() {
+    let mut core = leader(&[]);
+    due(&mut core, 1, at(0));
+    core.plan(at(999));
+    assert_eq!(proposals(&mut core), vec![]);
+    core.plan(at(1_000));
+    assert_eq!(proposals(&mut core), vec![Command::MakeReady { shard: shard(1).into() }]);
+    core.plan(at(2_000));
+    assert_eq!(proposals(&mut core), vec![]);
+}
+
+#[test]
+fn a_task_that_ends_while_it_waits_is_forgotten() {
+    let mut core = leader(&[]);
+    due(&mut core, 1, at(0));
+    core.event(
+        &Event::Waiting { shard: shard(2), due_at: START.wall_ms + 60_000, clock: DueClock::Wall },
+        at(0),
+    );
+    for number in [1, 2] {
+        let (task, status) = (shard(number).task, Status::Cancelled);
+        core.event(&Event::TaskChanged { task, version: 2, status }, at(1));
+    }
+    assert_eq!((core.counts().waiting, core.counts().timed, core.tracked.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_deadline_to_first_start_is_kept_by_the_wall_clock() {
+    let mut core = leader(&[]);
+    let (task, expires) = (shard(1).task, START.wall_ms + 50);
+    core.event(&Event::Expires { task, at: expires }, START);
+    core.event(&Event::Expires { task, at: expires }, START);
+    core.advance(at(49));
+    assert_eq!(proposals(&mut core), vec![]);
+    core.advance(at(60));
+    assert_eq!(proposals(&mut core), vec![Command::Expire { task }]);
+}
