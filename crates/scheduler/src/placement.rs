@@ -35,7 +35,7 @@
 //!
 //! # Demand classes
 //!
-//! What a task demands of an executor for good (handler, labels, and the executor that it is pinned to) is
+//! What a task demands of an executor for good (handler, labels, and whether it is pinned or a broadcast) is
 //! its [`ClassId`]: whom it may go to is worked out once per class, and whether one task of a class can be
 //! placed says much about the next.
 
@@ -82,7 +82,8 @@ pub struct Wanted<'a> {
     /// Executors that hold another shard of the task.
     pub avoid: &'a ExecutorSet,
     /// Whether it may wait in an executor's queue while nobody has a free slot. Worth it only for attempts
-    /// that are short against the round trip to the executor.
+    /// that are short against the round trip to the executor. Let it be the same for a whole class, so that
+    /// one of it that finds no place speaks for the others.
     pub may_queue: bool,
     /// `roundRobin`: a counter that grows by one per choice. `random`: a number drawn by chance.
     pub number: u64,
@@ -95,7 +96,8 @@ pub enum NoPlace {
     Nobody,
     /// Every executor with the handler and the labels has weight 0.
     Weightless,
-    /// There are such executors, but each is full or takes no work now (or holds a shard of the broadcast).
+    /// There are such executors, but each is full or takes no work now. Of a broadcast it may also be that
+    /// each one that is free holds a shard of it, which says nothing of other tasks of the class.
     Busy,
 }
 

@@ -56,7 +56,8 @@ impl Waiting {
 pub enum Answer {
     /// It was placed, and waits no more.
     Taken,
-    /// It cannot go now, but others of its class may (its job or caller runs as much as it may).
+    /// It cannot go now, but others of its class may: its job or caller runs as much as it may, or each
+    /// executor that is free holds a shard of it already.
     Skipped,
     /// No executor can take anything of its class now.
     Blocked,

@@ -193,6 +193,22 @@ impl<T> Wheel<T> {
         false
     }
 
+    /// Takes every timer out, due or not, in no order; the wheel stays where it stands. For a step of the wall
+    /// clock, which gives all timers new deadlines.
+    pub fn take_all(&mut self) -> Vec<(u64, T)> {
+        let mut all = Vec::with_capacity(self.len);
+        while let Some((level, slot, _)) = self.first() {
+            let mut index = std::mem::replace(&mut self.levels[level].slots[slot], EMPTY).head;
+            self.levels[level].unmark(slot);
+            while index != NIL {
+                let next = self.entries[index as usize].next;
+                all.extend(self.release(index));
+                index = next;
+            }
+        }
+        all
+    }
+
     /// When to call [`advance`](Self::advance) next, by the monotonic clock in milliseconds: at the tick of
     /// the earliest timer, or earlier when that one must cascade first; never later. `None` when the wheel
     /// is empty. O(1).
@@ -378,6 +394,8 @@ mod tests {
         InsertAt(u64),
         /// Cancels one of the timers ever inserted.
         Cancel(prop::sample::Index),
+        /// Takes all out and puts them in again, so much later each.
+        Postpone(u64),
         /// So much later, at most so many, and each timer handed out is inserted again so much later.
         Advance { by: u64, limit: usize, again: Option<u64> },
     }
@@ -397,6 +415,7 @@ mod tests {
             1 => span().prop_map(Step::InsertPast),
             1 => span().prop_map(Step::InsertAt),
             3 => any::<prop::sample::Index>().prop_map(Step::Cancel),
+            1 => (0u64..1000).prop_map(Step::Postpone),
             6 => (near, limit, again).prop_map(|(by, limit, again)| Step::Advance { by, limit, again }),
         ]
     }
@@ -444,6 +463,17 @@ mod tests {
                     let cancelled = self.wheel.cancel(self.ids[payload]);
                     assert_eq!(cancelled, self.oracle.cancel(payload as u64));
                     assert_eq!(self.wheel.get(self.ids[payload]), None);
+                }
+                Step::Postpone(by) => {
+                    let mut all = self.wheel.take_all();
+                    assert_eq!((self.wheel.len(), self.wheel.next_expiry()), (0, None));
+                    all.sort_by_key(|(_, payload)| *payload);
+                    let mut expected = std::mem::take(&mut self.oracle.timers);
+                    expected.sort_by_key(|timer| timer.payload);
+                    assert!(all.iter().copied().eq(expected.iter().map(|t| (t.deadline_ms, t.payload))));
+                    for (deadline_ms, _) in all {
+                        self.insert(deadline_ms.saturating_add(by));
+                    }
                 }
                 Step::Advance { by, limit, again } => {
                     self.now_ms = self.now_ms.saturating_add(by);

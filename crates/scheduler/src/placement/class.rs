@@ -23,6 +23,8 @@ pub(super) struct ClassKey {
     handler: String,
     labels: BTreeMap<String, String>,
     pinned: Option<ExecutorId>,
+    /// Weight 0 counts for a broadcast, so its tasks are not held up together with others.
+    broadcast: bool,
 }
 
 impl ClassKey {
@@ -70,7 +72,7 @@ pub(super) struct Class {
 
 impl Fleet {
     /// The class of tasks that ask for this handler and these labels (and, by their strategy, for one
-    /// executor). The same question gives the same id until the class is trimmed.
+    /// executor or for each). The same question gives the same id until the class is trimmed.
     pub fn class(
         &mut self,
         handler: &str,
@@ -81,7 +83,8 @@ impl Fleet {
             Strategy::Pinned(id) => Some(id.clone()),
             _ => None,
         };
-        let key = ClassKey { handler: handler.to_owned(), labels: labels.clone(), pinned };
+        let broadcast = *strategy == Strategy::Broadcast;
+        let key = ClassKey { handler: handler.to_owned(), labels: labels.clone(), pinned, broadcast };
         match self.class_ids.get(&key) {
             Some(id) => *id,
             None => self.add_class(key),

@@ -176,6 +176,11 @@ fn a_broadcast_goes_once_to_each_of_any_weight() {
     assert_eq!(order, ["a", "b", "c"]);
     assert_eq!(fleet.take(&Wanted { avoid: &holders, ..base }), Err(NoPlace::Busy));
     assert_eq!(fleet.members(base.class).len(), 3);
+    assert_ne!(
+        base.class,
+        wanted(&mut fleet, &Strategy::Ring, "k").class,
+        "weight 0 counts in only one of them"
+    );
 }
 
 #[test]
