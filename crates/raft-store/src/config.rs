@@ -77,11 +77,13 @@ pub struct Timing {
     pub election_min_ms: u64,
     /// Longest such silence, and the leader's lease.
     pub election_max_ms: u64,
+    /// Between two comparisons of the digests with the other members'.
+    pub digest_check_ms: u64,
 }
 
 impl Default for Timing {
     fn default() -> Self {
-        Timing { heartbeat_ms: 150, election_min_ms: 500, election_max_ms: 750 }
+        Timing { heartbeat_ms: 150, election_min_ms: 500, election_max_ms: 750, digest_check_ms: 5_000 }
     }
 }
 
@@ -175,6 +177,8 @@ pub struct OptionError {
 
 /// Bytes of a cluster's name, at most.
 const CLUSTER_LIMIT: usize = 64;
+/// Greatest id of a member of the first boot. The ids of nodes that join later are above it.
+pub const SEED_ID_LIMIT: NodeId = 1_000;
 
 impl Options {
     /// Checks every option against its bounds.
@@ -205,7 +209,7 @@ impl Options {
         let mut ids = BTreeSet::new();
         let mut addresses = BTreeSet::new();
         for member in &self.members {
-            ensure(member.id > 0, "members.id", member.id, "must be at least 1")?;
+            ensure((1..=SEED_ID_LIMIT).contains(&member.id), "members.id", member.id, "must be 1-1000")?;
             ensure(ids.insert(member.id), "members.id", member.id, "is given twice")?;
             check_internal("members.internal", &member.internal)?;
             let fresh = addresses.insert(&member.internal);
@@ -220,7 +224,6 @@ impl Options {
                 "must name a node to ask when members is empty",
             );
         }
-        ensure(self.node_id > 0, "node-id", self.node_id, "must be at least 1")?;
         let own = self.members.iter().find(|member| member.id == self.node_id);
         let own_address = own.map(|member| member.internal.as_str());
         ensure(own.is_some(), "node-id", self.node_id, "is not among members")?;
@@ -235,7 +238,8 @@ impl Options {
 
 impl Timing {
     fn check(&self) -> Result<(), OptionError> {
-        let Timing { heartbeat_ms, election_min_ms, election_max_ms } = *self;
+        let Timing { heartbeat_ms, election_min_ms, election_max_ms, digest_check_ms } = *self;
+        ensure(digest_check_ms >= 10, "timing.digest-check-ms", digest_check_ms, "must be at least 10")?;
         ensure(
             (10..=10_000).contains(&heartbeat_ms),
             "timing.heartbeat-ms",
@@ -258,6 +262,11 @@ impl Timing {
 }
 
 impl SnapshotOptions {
+    /// Entries to purge at once: few purges, each of many entries, leave few tombstones.
+    pub(crate) fn purge_batch(&self) -> u64 {
+        (self.keep_log_entries / 8).clamp(1, 20_000)
+    }
+
     fn check(&self) -> Result<(), OptionError> {
         ensure(self.log_bytes > 0, "snapshot.log-bytes", self.log_bytes, "must be at least 1")?;
         ensure(self.every_s > 0, "snapshot.every-s", self.every_s, "must be at least 1")?;

@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
+mod bootstrap;
 pub mod codec;
 pub mod config;
 pub mod db;
@@ -15,10 +16,18 @@ pub mod failure;
 mod faults;
 mod files;
 pub mod guard;
+pub mod http;
+mod identity;
 pub mod log;
 pub mod machine;
+mod membership;
 pub mod message;
+mod node;
 pub mod peer;
+pub mod proposer;
+mod receive;
+mod report;
+mod rpc;
 mod send;
 pub mod snapshot;
 pub mod status;
@@ -27,12 +36,17 @@ pub mod stored;
 pub mod tables;
 pub mod transport;
 pub mod types;
+mod upkeep;
 
 pub use config::Options;
 pub use error::Fault;
 pub use failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError, RpcError};
 pub use machine::AppliedEvents;
+pub use proposer::Applied;
 pub use status::{Checkpoint, Leadership, MemberInfo, NodeState, NodeStatus, Role};
-pub use store::{Applied, Store};
+pub use store::Store;
 pub use tables::View;
 pub use transport::{RpcEnvelope, RpcKind, Transport, TransportError};
+
+#[cfg(test)]
+mod suite_tests;

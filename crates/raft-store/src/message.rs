@@ -135,6 +135,8 @@ pub struct Probed {
     pub id: Option<NodeId>,
     /// Its birth token.
     pub birth: String,
+    /// Whether it has had a vote.
+    pub entered: bool,
     /// The members with which it is configured to boot for the first time: id and internal address, by id.
     pub seeds: Vec<(NodeId, String)>,
     /// The id under which it is configured to do so.

@@ -148,7 +148,7 @@ impl Peer {
         match error {
             TransportError::Timeout(timeout) => RPCError::Timeout(Timeout {
                 action: match kind {
-                    RpcKind::Append => RPCTypes::AppendEntries,
+                    RpcKind::Append | RpcKind::Heartbeat => RPCTypes::AppendEntries,
                     RpcKind::Snapshot => RPCTypes::InstallSnapshot,
                     RpcKind::Transfer => RPCTypes::TransferLeader,
                     _ => RPCTypes::Vote,
@@ -183,11 +183,12 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         request: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, RPCError<TypeConfig>> {
-        let deadline = match request.entries.is_empty() {
-            true => option.soft_ttl(),
-            false => option.soft_ttl().max(Duration::from_millis(APPEND_DEADLINE_MS)),
+        let soft = option.soft_ttl();
+        let (kind, deadline) = match request.entries.is_empty() {
+            true => (RpcKind::Heartbeat, soft),
+            false => (RpcKind::Append, soft.max(Duration::from_millis(APPEND_DEADLINE_MS))),
         };
-        let reply: AppendReply = self.call(RpcKind::Append, &Append::from(&request), deadline).await?;
+        let reply: AppendReply = self.call(kind, &Append::from(&request), deadline).await?;
         Ok(reply.into())
     }
 

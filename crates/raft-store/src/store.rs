@@ -1,37 +1,44 @@
 //! The handle of a node: propose, read, watch, and change the membership.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use openraft::ReadPolicy;
+use openraft::errors::{LinearizableReadError, RaftError};
 use orloj_model::id::{NodeId, Round};
-use orloj_model::{Clock, Command, Reply};
+use orloj_model::{Clock, Command};
 use tokio::sync::{broadcast, watch};
 
 use crate::config::Options;
 use crate::failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError, RpcError};
 use crate::machine::AppliedEvents;
+use crate::node::Node;
+use crate::peer::CallError;
+use crate::proposer::Applied;
 use crate::status::{Leadership, MemberInfo, NodeStatus};
 use crate::tables::View;
 use crate::transport::{RpcEnvelope, RpcKind, Transport};
-use crate::types::Member;
+use crate::types::{Member, TypeConfig};
+use crate::{disk, membership, report, rpc, upkeep};
 
-/// A command that has been applied.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Applied {
-    /// The index of its entry in the log.
-    pub index: u64,
-    /// What it answered.
-    pub reply: Reply,
-}
+/// Longest wait for a majority to confirm a read.
+const READ_DEADLINE: Duration = Duration::from_secs(5);
+/// Longest wait for a peer's view of itself.
+const STATUS_DEADLINE: Duration = Duration::from_secs(1);
 
 /// A node of the cluster. Clones are cheap and all stand for the same node.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    node: Arc<Node>,
 }
 
-struct Inner {}
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({:?} in {})", self.node.identity().id, self.node.options.dir.display())
+    }
+}
 
 impl Store {
     /// Opens the data directory and starts the node. A node that has an id takes part when this returns;
@@ -44,9 +51,20 @@ impl Store {
         transport: Arc<dyn Transport>,
         clock: Arc<dyn Clock>,
     ) -> Result<Store, OpenError> {
-        options.check()?;
-        let _ = (transport, clock);
-        Ok(Store { inner: Arc::new(Inner {}) })
+        Self::open_on(options, transport, clock, disk::statvfs()).await
+    }
+
+    /// [`open`](Store::open) with another way to ask for the space on the disk.
+    ///
+    /// # Errors
+    /// As [`open`](Store::open).
+    pub async fn open_on(
+        options: Options,
+        transport: Arc<dyn Transport>,
+        clock: Arc<dyn Clock>,
+        probe: disk::Probe,
+    ) -> Result<Store, OpenError> {
+        Ok(Store { node: Node::open(options, transport, clock, probe).await? })
     }
 
     /// Proposes a command that holds in any round (of a caller or an executor) and waits until it has been
@@ -56,8 +74,8 @@ impl Store {
     /// See [`ProposeError`]; only [`ProposeError::Unknown`] and [`ProposeError::Stopped`] leave it open
     /// whether the command has an effect.
     pub async fn propose(&self, command: Command) -> Result<Applied, ProposeError> {
-        let _ = command;
-        Err(ProposeError::NoLeader)
+        let mut applied = self.propose_in_round(0, vec![command]).await?;
+        applied.pop().ok_or(ProposeError::Unknown)
     }
 
     /// Proposes commands in order, as few entries as their number and size allow. Not atomic: when it fails
@@ -79,13 +97,22 @@ impl Store {
         round: Round,
         commands: Vec<Command>,
     ) -> Result<Vec<Applied>, ProposeError> {
-        let _ = (round, commands);
-        Err(ProposeError::NoLeader)
+        let leadership = *self.node.leadership.borrow();
+        match leadership.leader {
+            _ if self.node.faults.raised() => return Err(ProposeError::Stopped),
+            _ if leadership.leading => {}
+            Some(leader) => return Err(ProposeError::NotLeader { leader }),
+            None => return Err(ProposeError::NoLeader),
+        }
+        if self.node.disk.is_low() {
+            return Err(ProposeError::DiskLow);
+        }
+        self.node.proposer.propose(round, commands).await
     }
 
     /// Who leads; changes as this node learns of it.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        watch::channel(Leadership::default()).1
+        self.node.leadership.subscribe()
     }
 
     /// Confirms with a majority that this node leads, waits until everything that was committed before the
@@ -95,29 +122,35 @@ impl Store {
     /// # Errors
     /// This node does not lead, or cannot confirm it.
     pub async fn barrier(&self) -> Result<u64, ReadError> {
-        Err(ReadError::NoLeader)
+        let raft = self.node.raft().ok_or(ReadError::NoLeader)?;
+        let confirmed = raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        match tokio::time::timeout(READ_DEADLINE, confirmed).await {
+            Ok(Ok(read)) => Ok(read.index()),
+            Ok(Err(error)) => Err(explain_read(error)),
+            Err(_) => Err(ReadError::Timeout),
+        }
     }
 
     /// The tables as of the last applied entry. Stays as it is while it is held; cheap to get and to clone,
     /// but an old one keeps old rows on the disk.
     pub fn view(&self) -> View {
-        unimplemented!()
+        self.node.published.view()
     }
 
     /// What applied entries change, from now on. The channel is bounded: a reader that is too slow is told
     /// how many it missed and reads the tables again. An installed snapshot shows as a lag, too.
     pub fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {
-        broadcast::channel(1).1
+        self.node.published.events()
     }
 
     /// Index of the last applied entry.
     pub fn applied(&self) -> watch::Receiver<u64> {
-        watch::channel(0).1
+        self.node.published.applied()
     }
 
     /// This node's view of itself.
     pub fn status(&self) -> NodeStatus {
-        NodeStatus::default()
+        report::status(&self.node)
     }
 
     /// Asks a member for its view of itself; this node's own id is answered without a call.
@@ -125,12 +158,22 @@ impl Store {
     /// # Errors
     /// No such member, or it does not answer within a second.
     pub async fn peer_status(&self, id: NodeId) -> Result<NodeStatus, PeerError> {
-        Err(PeerError::NotMember(id))
+        if self.node.identity().id == Some(id) {
+            return Ok(self.status());
+        }
+        let membership = self.node.membership();
+        let member = membership.get_node(&id).ok_or(PeerError::NotMember(id))?;
+        let link = self.node.link.under(self.node.identity().id.unwrap_or(0));
+        match link.call((id, member), RpcKind::Status, &(), STATUS_DEADLINE).await {
+            Ok(status) => Ok(status),
+            Err(CallError::Transport(error)) => Err(error.into()),
+            Err(CallError::Codec(error)) => Err(PeerError::Answer(error.to_string())),
+        }
     }
 
     /// The members, by id, as the last membership in this node's log has them.
     pub fn members(&self) -> Vec<MemberInfo> {
-        Vec::new()
+        report::members(&self.node.membership())
     }
 
     /// Gives a vote to the node without data that runs at `member.internal`, under an id that was never
@@ -144,8 +187,7 @@ impl Store {
         member: Member,
         replaces: Option<NodeId>,
     ) -> Result<NodeId, MembershipError> {
-        let _ = (member, replaces);
-        Err(MembershipError::NoLeader)
+        membership::add(&self.node, member, replaces).await
     }
 
     /// Takes a member out of the cluster. Its id never comes back. Only on the leader, which may name
@@ -154,7 +196,7 @@ impl Store {
     /// # Errors
     /// See [`MembershipError`].
     pub async fn remove_member(&self, id: NodeId) -> Result<(), MembershipError> {
-        Err(MembershipError::NotMember(id))
+        membership::remove(&self.node, id).await
     }
 
     /// Hands the leadership to a voter and waits until this node no longer leads. Only on the leader.
@@ -162,7 +204,7 @@ impl Store {
     /// # Errors
     /// See [`MembershipError`].
     pub async fn transfer_leader(&self, to: NodeId) -> Result<(), MembershipError> {
-        Err(MembershipError::NotMember(to))
+        membership::transfer(&self.node, to).await
     }
 
     /// Takes a snapshot now and purges the log behind it; returns when the snapshot is on the disk, with
@@ -171,8 +213,16 @@ impl Store {
     /// # Errors
     /// The node has stopped, or the snapshot did not come about within `deadline`.
     pub async fn snapshot_now(&self, deadline: Duration) -> Result<u64, ReadError> {
-        let _ = deadline;
-        Err(ReadError::Stopped)
+        let raft = self.node.raft().ok_or(ReadError::Stopped)?;
+        let least = self.node.published.view().applied();
+        raft.trigger().snapshot().await.map_err(|_| ReadError::Stopped)?;
+        let taken =
+            upkeep::wait_for(raft, |metrics| metrics.snapshot.as_ref().map_or(0, |last| last.index) >= least);
+        match tokio::time::timeout(deadline, taken).await {
+            Ok(Ok(())) => Ok(self.node.snapshots.current().map_or(0, |snapshot| snapshot.index())),
+            Ok(Err(_)) => Err(ReadError::Stopped),
+            Err(_) => Err(ReadError::Timeout),
+        }
     }
 
     /// Answers a call of a peer. The HTTP layer mounts it under
@@ -186,18 +236,29 @@ impl Store {
         envelope: RpcEnvelope,
         body: Bytes,
     ) -> Result<Bytes, RpcError> {
-        let _ = (kind, envelope, body);
-        Err(RpcError::NotReady)
+        rpc::handle(&self.node, kind, envelope, body).await
     }
 
     /// Turns to `Some` with the reason when the process must end with a failure: a storage fault, or tables
     /// that differ from those of the majority.
     pub fn fatal(&self) -> watch::Receiver<Option<String>> {
-        watch::channel(None).1
+        self.node.faults.watch()
     }
 
-    /// Stops the node and closes its databases. What was acknowledged is on the disk with or without it.
+    /// Stops the node. Its databases close with the last handle and the last view. What was acknowledged is on
+    /// the disk with or without it.
     pub async fn shutdown(&self) {
-        let _ = &self.inner;
+        self.node.shutdown().await;
+    }
+}
+
+fn explain_read(error: RaftError<TypeConfig, LinearizableReadError<TypeConfig>>) -> ReadError {
+    match error {
+        RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)) => match forward.leader_id {
+            Some(leader) => ReadError::NotLeader { leader },
+            None => ReadError::NoLeader,
+        },
+        RaftError::APIError(LinearizableReadError::QuorumNotEnough(_)) => ReadError::NoLeader,
+        RaftError::Fatal(_) => ReadError::Stopped,
     }
 }

@@ -12,8 +12,10 @@ use crate::types::{Member, NodeId};
 /// What a peer call is about; the last segment of its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RpcKind {
-    /// Log entries and heartbeats.
+    /// Log entries.
     Append,
+    /// An append without entries.
+    Heartbeat,
     /// A candidate asks for a vote.
     Vote,
     /// Would a vote be granted?
@@ -37,8 +39,9 @@ pub enum RpcKind {
 
 impl RpcKind {
     /// Every kind.
-    pub const ALL: [RpcKind; 10] = [
+    pub const ALL: [RpcKind; 11] = [
         RpcKind::Append,
+        RpcKind::Heartbeat,
         RpcKind::Vote,
         RpcKind::PreVote,
         RpcKind::Transfer,
@@ -54,6 +57,7 @@ impl RpcKind {
     pub const fn name(self) -> &'static str {
         match self {
             RpcKind::Append => "append",
+            RpcKind::Heartbeat => "heartbeat",
             RpcKind::Vote => "vote",
             RpcKind::PreVote => "pre-vote",
             RpcKind::Transfer => "transfer",

@@ -1,0 +1,143 @@
+//! Peer calls over HTTP/2 without TLS (or behind it), one POST for each.
+//!
+//! Entries, heartbeats with votes, and snapshots have connections of their own, so that a snapshot or a large
+//! batch of entries never stands in front of a heartbeat.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use crate::transport::{RpcEnvelope, RpcKind, Transport, TransportError};
+use crate::types::Member;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Bytes of a refusal that are kept for the log.
+const REFUSAL_BYTES: usize = 512;
+
+/// What of a call is signed.
+#[derive(Debug, Clone, Copy)]
+pub struct SignedParts<'a> {
+    /// Always `POST`.
+    pub method: &'static str,
+    /// From the first `/`; there is no query.
+    pub path: &'a str,
+    /// Whom the call is for: the internal address that is called.
+    pub audience: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Makes the headers that prove who calls: names in lower case, with their values.
+pub type Signer = Arc<dyn Fn(SignedParts<'_>) -> Vec<(&'static str, String)> + Send + Sync>;
+
+/// The transport of the product.
+pub struct HttpTransport {
+    scheme: &'static str,
+    signer: Signer,
+    entries: reqwest::Client,
+    urgent: reqwest::Client,
+    snapshots: reqwest::Client,
+}
+
+impl HttpTransport {
+    /// A transport that signs with `signer`; `tls` calls over TLS, where the peer must offer HTTP/2 by ALPN.
+    ///
+    /// # Errors
+    /// The TLS library cannot be set up.
+    pub fn new(signer: Signer, tls: bool) -> Result<HttpTransport, reqwest::Error> {
+        let client = || {
+            let builder = reqwest::Client::builder()
+                .no_proxy()
+                .tcp_nodelay(true)
+                .connect_timeout(CONNECT_TIMEOUT)
+                .http2_initial_stream_window_size(STREAM_WINDOW)
+                .http2_initial_connection_window_size(CONNECTION_WINDOW)
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .http2_keep_alive_timeout(KEEP_ALIVE)
+                .redirect(reqwest::redirect::Policy::none());
+            if tls { builder.build() } else { builder.http2_prior_knowledge().build() }
+        };
+        Ok(HttpTransport {
+            scheme: if tls { "https" } else { "http" },
+            signer,
+            entries: client()?,
+            urgent: client()?,
+            snapshots: client()?,
+        })
+    }
+
+    fn client(&self, kind: RpcKind) -> &reqwest::Client {
+        match kind {
+            RpcKind::Append => &self.entries,
+            RpcKind::Snapshot => &self.snapshots,
+            _ => &self.urgent,
+        }
+    }
+
+    async fn send(
+        &self,
+        to: &Member,
+        kind: RpcKind,
+        envelope: RpcEnvelope,
+        body: Bytes,
+        deadline: Duration,
+    ) -> Result<Bytes, TransportError> {
+        let path = kind.path();
+        let url = format!("{}://{}{path}", self.scheme, to.internal);
+        let mut request = self.client(kind).post(url).timeout(deadline);
+        for (name, value) in envelope.headers() {
+            request = request.header(name, value);
+        }
+        let parts = SignedParts { method: "POST", path: &path, audience: &to.internal, body: &body };
+        for (name, value) in (self.signer)(parts) {
+            request = request.header(name, value);
+        }
+        let explain = |error: reqwest::Error| {
+            if error.is_connect() || error.is_builder() {
+                TransportError::Unreachable(chain(&error))
+            } else if error.is_timeout() {
+                TransportError::Timeout(deadline)
+            } else {
+                TransportError::Broken(chain(&error))
+            }
+        };
+        let response = request.body(body).send().await.map_err(explain)?;
+        let status = response.status();
+        let answer = response.bytes().await.map_err(explain)?;
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let text = String::from_utf8_lossy(&answer[..answer.len().min(REFUSAL_BYTES)]);
+        Err(TransportError::Refused(format!("{status}: {text}")))
+    }
+}
+
+/// An error with its causes: reqwest's own text names only the URL.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+impl Transport for HttpTransport {
+    fn call<'a>(
+        &'a self,
+        to: &'a Member,
+        kind: RpcKind,
+        envelope: RpcEnvelope,
+        body: Bytes,
+        deadline: Duration,
+    ) -> BoxFuture<'a, Result<Bytes, TransportError>> {
+        self.send(to, kind, envelope, body, deadline).boxed()
+    }
+}

@@ -1,0 +1,88 @@
+//! What a node says of itself, put together from its parts.
+
+use openraft::ServerState;
+use openraft::async_runtime::WatchReceiver as _;
+use orloj_model::id::{NodeId, Round};
+use orloj_model::key::Single;
+use orloj_model::schema::MetaTable;
+use orloj_model::tables::ReadExt as _;
+
+use crate::node::Node;
+use crate::status::{MemberInfo, NodeState, NodeStatus, Role};
+use crate::types::{LogId, LoggedMembership};
+
+/// The node's own view of itself.
+pub fn status(node: &Node) -> NodeStatus {
+    let view = node.published.view();
+    let identity = node.identity();
+    let mut status = NodeStatus {
+        id: identity.id,
+        cluster: node.options.cluster.clone(),
+        state: state(node),
+        round: round(node),
+        applied: view.applied(),
+        digest: view.digest(),
+        digest_checkpoint: node.published.checkpoints().last().copied(),
+        disk_free: node.disk.free(),
+        snapshot: node.snapshots.current().map_or(0, |snapshot| snapshot.index()),
+        ..NodeStatus::default()
+    };
+    if let Some(raft) = node.raft() {
+        let metrics = raft.metrics();
+        let metrics = metrics.borrow_watched();
+        status.role = role(metrics.state, identity.entered, identity.id, &metrics.membership_config);
+        status.term = metrics.current_term;
+        status.leader = metrics.current_leader;
+        status.last_log = metrics.last_log_index.unwrap_or(0);
+        status.committed = index(metrics.local_committed.as_ref());
+        status.purged = index(metrics.purged.as_ref());
+    }
+    status
+}
+
+fn index(id: Option<&LogId>) -> u64 {
+    id.map_or(0, |id| id.index)
+}
+
+fn role(state: ServerState, entered: bool, id: Option<NodeId>, membership: &LoggedMembership) -> Role {
+    let member = id.is_some_and(|id| membership.get_node(&id).is_some());
+    match state {
+        ServerState::Leader => Role::Leader,
+        ServerState::Candidate => Role::Candidate,
+        ServerState::Follower => Role::Follower,
+        ServerState::Shutdown => Role::Stopped,
+        ServerState::Learner if member => Role::Learner,
+        ServerState::Learner if entered => Role::Stopped,
+        ServerState::Learner => Role::Joining,
+    }
+}
+
+fn state(node: &Node) -> NodeState {
+    match (node.faults.raised(), node.disk.is_low()) {
+        (true, _) => NodeState::Failed,
+        (false, true) => NodeState::DiskLow,
+        (false, false) => NodeState::Ok,
+    }
+}
+
+fn round(node: &Node) -> Round {
+    match node.published.view().get::<MetaTable>(&Single) {
+        Ok(meta) => meta.unwrap_or_default().round,
+        Err(fault) => {
+            node.faults.raise(fault);
+            0
+        }
+    }
+}
+
+/// The members, by id.
+pub fn members(membership: &LoggedMembership) -> Vec<MemberInfo> {
+    let voters: Vec<NodeId> = membership.voter_ids().collect();
+    let info = |(id, member): (&NodeId, &crate::types::Member)| MemberInfo {
+        id: *id,
+        internal: member.internal.clone(),
+        api: member.api.clone(),
+        voter: voters.contains(id),
+    };
+    membership.nodes().map(info).collect()
+}
