@@ -79,6 +79,8 @@ pub enum Schema {
     Checkpoints = 14,
     /// Which directory holds the state database.
     StatePointer = 15,
+    /// Index at which a log that was never purged begins.
+    LogStart = 16,
 }
 
 impl Schema {
@@ -103,7 +105,8 @@ impl Schema {
             | Schema::Guard
             | Schema::StateMeta
             | Schema::Checkpoints
-            | Schema::StatePointer => META_LIMIT,
+            | Schema::StatePointer
+            | Schema::LogStart => META_LIMIT,
         }
     }
 }

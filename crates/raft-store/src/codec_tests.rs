@@ -61,6 +61,9 @@ fn kinds_keep_their_numbers() {
         Schema::RpcRequest,
         Schema::RpcReply,
         Schema::StateMeta,
+        Schema::Checkpoints,
+        Schema::StatePointer,
+        Schema::LogStart,
     ];
     for (kind, number) in kinds.into_iter().zip(1u8..) {
         assert_eq!(kind as u8, number, "{kind:?}");

@@ -24,6 +24,8 @@ pub enum LogKey {
     Vote,
     /// The position up to which the log has been purged.
     Purged,
+    /// Where a log that was never purged begins.
+    Start,
     /// The entry at an index.
     Entry(u64),
 }
@@ -32,6 +34,7 @@ const KIND_META: u8 = 1;
 const KIND_ENTRY: u8 = 2;
 const META_VOTE: u64 = 1;
 const META_PURGED: u64 = 2;
+const META_START: u64 = 3;
 
 /// Length of a key of the log database.
 pub const LOG_KEY_LEN: usize = 13;
@@ -42,6 +45,7 @@ impl LogKey {
         let (kind, index) = match self {
             LogKey::Vote => (KIND_META, META_VOTE),
             LogKey::Purged => (KIND_META, META_PURGED),
+            LogKey::Start => (KIND_META, META_START),
             LogKey::Entry(index) => (KIND_ENTRY, index),
         };
         let mut key = [0; LOG_KEY_LEN];
@@ -153,6 +157,7 @@ mod tests {
     fn log_keys_are_golden_and_sorted() {
         assert_eq!(LogKey::Vote.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!(LogKey::Purged.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(LogKey::Start.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3]);
         assert_eq!(LogKey::Entry(0x0102).encode(), [0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1, 2]);
         let mut sorted = [0, 1, 255, 256, u64::MAX].map(|index| LogKey::Entry(index).encode());
         sorted.sort_unstable();

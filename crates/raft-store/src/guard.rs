@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{Schema, decode, encode};
 use crate::error::Fault;
+use crate::files;
 use crate::stored::{StoredLogId, StoredVote};
 
 /// Distance of the slots: a page, so that no write touches both.
@@ -76,8 +77,7 @@ impl Guard {
         let claim = Claim::default();
         let mut guard = Guard { path: path.to_path_buf(), file, sequence: 0, claim, synced: claim };
         guard.lower(claim)?;
-        std::fs::rename(&draft, path).map_err(Fault::io("create", path))?;
-        sync_directory(path.parent().unwrap_or(Path::new(".")))?;
+        files::rename(&draft, path)?;
         Ok(guard)
     }
 
@@ -170,14 +170,6 @@ fn read_slot(file: &File, path: &Path, slot: u64) -> Result<Option<Slot>, Fault>
     };
     let frame = rest.get(..usize::from(u16::from_le_bytes(*length)));
     Ok(frame.and_then(|frame| decode(Schema::Guard, frame).ok()))
-}
-
-/// Makes created, renamed and removed files of a directory durable.
-///
-/// # Errors
-/// The disk failed.
-pub(crate) fn sync_directory(path: &Path) -> Result<(), Fault> {
-    File::open(path).and_then(|directory| directory.sync_all()).map_err(Fault::io("sync", path))
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ pub use self::stats::LogStats;
 use self::writer::Writer;
 use crate::db;
 use crate::error::Fault;
-use crate::guard::{Claim, Guard, sync_directory};
+use crate::files::sync_dir;
+use crate::guard::{Claim, Guard};
 use crate::stored::StoredVote;
 use crate::types::{Entry, Flushed, LogId, LogState, TypeConfig, Vote};
 
@@ -95,7 +96,7 @@ impl LogStore {
         let guard = open_guard(dir)?;
         let path = dir.join(DATABASE);
         let disk = Disk::new(db::open(&path, &db::log_options())?, &path);
-        sync_directory(dir)?;
+        sync_dir(dir)?;
         let vote = disk.vote()?;
         let mut memory = Memory::new(vote.map(Vote::from), disk.purged()?, tail_bytes);
         disk.load(&mut memory)?;
@@ -161,9 +162,9 @@ impl LogStore {
             sized.push((entry, row.len()));
             rows.push((sized[sized.len() - 1].0.log_id.index, row));
         }
-        let ticket = reader::lock(&self.memory).append(sized)?;
+        let (ticket, start) = reader::lock(&self.memory).append(sized)?;
         self.monitor.counters.appended(rows.len(), bytes);
-        self.queue.push(Item::Append { ticket, rows, flushed })
+        self.queue.push(Item::Append { ticket, start, rows, flushed })
     }
 }
 
@@ -225,10 +226,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
         self.check_running()?;
-        let drop = reader::lock(&self.memory).purge(log_id);
-        if drop.is_empty() {
+        let Some(drop) = reader::lock(&self.memory).purge(log_id) else {
             return Ok(());
-        }
+        };
         Ok(self.queue.push(Item::Purge { drop, upto: log_id })?)
     }
 }

@@ -58,7 +58,11 @@ pub(super) fn batch(items: &[Item]) -> Result<WriteBatch, Fault> {
     let unencodable = |error: CodecError| Fault::Misuse(error.to_string());
     for item in items {
         match item {
-            Item::Append { rows, .. } => {
+            Item::Append { start, rows, .. } => {
+                if let Some(start) = start {
+                    let row = encode(Schema::LogStart, start).map_err(unencodable)?;
+                    batch.put(LogKey::Start.encode(), row);
+                }
                 for (index, row) in rows {
                     batch.put(LogKey::Entry(*index).encode(), row);
                 }
@@ -106,12 +110,21 @@ impl Disk {
         Ok(self.get::<StoredLogId>(LogKey::Purged, Schema::LogId)?.map(Into::into))
     }
 
+    /// Where the log began, if not at 0.
+    fn start(&self) -> Result<u64, Fault> {
+        Ok(self.get(LogKey::Start, Schema::LogStart)?.unwrap_or(0))
+    }
+
     /// Reads the whole log into `memory`, oldest first (which keeps the newest), checking every entry. A node
     /// learns of damage when it starts, not when the entry is needed.
     pub(super) fn load(&self, memory: &mut Memory) -> Result<(), Fault> {
         let mut scan = self.scan(memory.first_index()..u64::MAX);
         let mut last: Option<LogId> = memory.state().last_log_id;
+        let start = self.start()?;
         while let Some((entry, bytes)) = scan.next()? {
+            if entry.log_id.index == start {
+                memory.begin_at(start);
+            }
             let expected = memory.next_index();
             if entry.log_id.index != expected {
                 let found = entry.log_id.index;

@@ -26,6 +26,7 @@ pub(super) struct Memory {
     vote: Option<Vote>,
     purged: Option<LogId>,
     last: Option<LogId>,
+    first: u64,
     tail: VecDeque<Slot>,
     tail_bytes: usize,
     tail_limit: usize,
@@ -50,6 +51,7 @@ impl Memory {
             vote,
             purged,
             last: purged,
+            first: purged.map_or(0, |id| id.index + 1),
             tail: VecDeque::new(),
             tail_bytes: 0,
             tail_limit,
@@ -77,34 +79,50 @@ impl Memory {
 
     /// The index of the next entry.
     pub(super) fn next_index(&self) -> u64 {
-        self.last.map_or(0, |id| id.index + 1)
+        self.last.map_or(0, |id| id.index + 1).max(self.first)
     }
 
     /// The index of the first entry that has not been purged.
     pub(super) fn first_index(&self) -> u64 {
-        self.purged.map_or(0, |id| id.index + 1)
+        self.first
     }
 
     fn tail_start(&self) -> u64 {
         self.next_index() - self.tail.len() as u64
     }
 
-    /// Takes entries with their encoded sizes.
+    /// Takes entries with their encoded sizes. An empty log that was never purged begins wherever its first
+    /// entry is, which is then answered too when it is not where it would have begun.
     ///
     /// # Errors
     /// They do not continue the log; nothing is taken then.
-    pub(super) fn append(&mut self, entries: Vec<(Entry, usize)>) -> Result<Ticket, Fault> {
-        for (index, (entry, _)) in (self.next_index()..).zip(&entries) {
+    pub(super) fn append(&mut self, entries: Vec<(Entry, usize)>) -> Result<(Ticket, Option<u64>), Fault> {
+        let start = match (self.last, entries.first()) {
+            (None, Some((entry, _))) => entry.log_id.index,
+            _ => self.next_index(),
+        };
+        for (index, (entry, _)) in (start..).zip(&entries) {
             if entry.log_id.index != index {
                 let found = entry.log_id.index;
                 return Err(Fault::Misuse(format!("entry {found} where entry {index} is next")));
             }
         }
+        let moved = self.last.is_none() && start != self.first;
+        if moved {
+            self.first = start;
+        }
         self.ticket += 1;
         for (entry, bytes) in entries {
             self.push(entry, bytes, self.ticket);
         }
-        Ok(self.ticket)
+        Ok((self.ticket, moved.then_some(start)))
+    }
+
+    /// Lets a log begin later, while it is opened and no entry has been restored yet.
+    pub(super) fn begin_at(&mut self, start: u64) {
+        if self.last == self.purged {
+            self.first = self.first.max(start);
+        }
     }
 
     /// Takes an entry that the disk has, while the log is opened.
@@ -141,10 +159,11 @@ impl Memory {
     /// # Errors
     /// It would cut into what has been purged.
     pub(super) fn truncate_after(&mut self, last: Option<LogId>) -> Result<Range<u64>, Fault> {
-        let keep = last.map_or(0, |id| id.index + 1);
+        let floor = if self.purged.is_none() { self.first } else { 0 };
+        let keep = last.map_or(floor, |id| id.index + 1);
         let end = self.next_index();
-        if keep < self.first_index() {
-            let first = self.first_index();
+        if keep < self.first {
+            let first = self.first;
             return Err(Fault::Misuse(format!("truncation to before entry {first}, which is the first")));
         }
         if keep >= end {
@@ -159,23 +178,24 @@ impl Memory {
     }
 
     /// Forgets the entries up to `upto`, which may be beyond the last one after a snapshot was installed.
-    /// Answers the indexes that were purged, empty when they had been before.
-    pub(super) fn purge(&mut self, upto: LogId) -> Range<u64> {
-        let first = self.first_index();
-        if upto.index < first {
-            return first..first;
+    /// Answers the indexes that were dropped, perhaps none; `None` when all of this had been purged before.
+    pub(super) fn purge(&mut self, upto: LogId) -> Option<Range<u64>> {
+        if self.purged.is_some_and(|purged| upto.index <= purged.index) {
+            return None;
         }
-        let start = self.tail_start();
-        let drop = (upto.index + 1).saturating_sub(start).min(self.tail.len() as u64);
-        for slot in self.tail.drain(..drop as usize) {
+        let dropped = self.first..self.first.max(upto.index + 1);
+        let warm = (upto.index + 1).saturating_sub(self.tail_start()).min(self.tail.len() as u64);
+        for slot in self.tail.drain(..warm as usize) {
             self.tail_bytes -= slot.bytes;
         }
         self.purged = Some(upto);
-        if self.next_index() <= upto.index + 1 {
-            // Not `max` over positions: at an equal index the purge point names the entry that counts.
+        self.first = dropped.end;
+        if self.last.is_none_or(|last| last.index <= upto.index) {
+            // At an equal index the purge point names the entry that counts.
             self.last = Some(upto);
+            self.first = upto.index + 1;
         }
-        first..upto.index + 1
+        Some(dropped)
     }
 
     /// Finds what the log has of a range. The tail's part is cut at `max_bytes`, but never empty when there
@@ -238,7 +258,7 @@ mod tests {
     #[test]
     fn only_confirmed_entries_leave_the_tail() {
         let mut memory = Memory::new(None, None, 15);
-        let first = memory.append(entries(0..3)).unwrap();
+        let (first, _) = memory.append(entries(0..3)).unwrap();
         memory.append(entries(3..6)).unwrap();
         memory.confirm(first);
         assert_eq!(memory.tail_size(), (3, 30), "over the limit, but not on disk yet");
@@ -249,7 +269,7 @@ mod tests {
     #[test]
     fn a_confirmation_of_truncated_entries_does_not_evict_their_successors() {
         let mut memory = Memory::new(None, None, 0);
-        let old = memory.append(entries(0..3)).unwrap();
+        let (old, _) = memory.append(entries(0..3)).unwrap();
         memory.truncate_after(Some(id(0))).unwrap();
         memory.append(entries(1..3)).unwrap();
         memory.confirm(old);
@@ -276,9 +296,9 @@ mod tests {
     #[test]
     fn purge_may_go_beyond_the_end() {
         let mut memory = filled(3, 100);
-        assert_eq!(memory.purge(id(0)), 0..1);
-        assert_eq!(memory.purge(id(0)), 1..1);
-        assert_eq!(memory.purge(id(9)), 1..10);
+        assert_eq!(memory.purge(id(0)), Some(0..1));
+        assert_eq!(memory.purge(id(0)), None);
+        assert_eq!(memory.purge(id(9)), Some(1..10));
         let state = memory.state();
         assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(9)), Some(id(9))));
         assert_eq!(memory.tail_size(), (0, 0));
@@ -289,9 +309,21 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_log_begins_where_its_first_entry_is() {
+        let mut memory = Memory::new(None, None, 100);
+        assert_eq!(memory.append(entries(5..7)).unwrap(), (1, Some(5)));
+        assert_eq!(indexes(&memory.plan(0..99, 100)), [5, 6]);
+        assert!(memory.append(entries(9..10)).is_err());
+        assert_eq!(memory.purge(id(3)), Some(5..5), "nothing to drop, but a purge point");
+        assert_eq!(memory.purge(id(5)), Some(5..6));
+        assert_eq!(memory.truncate_after(Some(id(5))).unwrap(), 6..7);
+        assert!(memory.append(entries(9..10)).is_err(), "what was purged fixes the start");
+    }
+
+    #[test]
     fn truncation_reaches_below_the_tail() {
         let mut memory = Memory::new(None, None, 0);
-        let ticket = memory.append(entries(0..4)).unwrap();
+        let (ticket, _) = memory.append(entries(0..4)).unwrap();
         memory.confirm(ticket);
         assert_eq!(memory.plan(0..4, 100), Plan { cold: 0..4, warm: Vec::new() });
         assert_eq!(memory.truncate_after(Some(id(1))).unwrap(), 2..4);

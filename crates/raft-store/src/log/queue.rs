@@ -16,8 +16,8 @@ pub(super) type Done = oneshot::Sender<Result<(), Fault>>;
 
 /// A write that waits.
 pub(super) enum Item {
-    /// Entries, encoded, that follow each other.
-    Append { ticket: Ticket, rows: Vec<(u64, Vec<u8>)>, flushed: Flushed },
+    /// Entries, encoded, that follow each other; `start` when they begin the log elsewhere than before.
+    Append { ticket: Ticket, start: Option<u64>, rows: Vec<(u64, Vec<u8>)>, flushed: Flushed },
     /// A vote.
     Vote { vote: Vote, done: Done },
     /// The entries to drop from the end.

@@ -89,6 +89,23 @@ async fn a_purge_beyond_the_end_moves_the_log() {
 }
 
 #[tokio::test]
+async fn a_log_may_begin_anywhere_and_remembers_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = open(dir.path());
+    append(&mut log, [entry(1, 4), entry(1, 5)]).await;
+    drop(log);
+    let mut log = open(dir.path());
+    assert_eq!(log.get_log_state().await.unwrap().last_purged_log_id, None);
+    assert_eq!(all(&log).await, [entry(1, 4), entry(1, 5)]);
+    log.purge(id(1, 2)).await.unwrap();
+    append(&mut log, [entry(1, 6)]).await;
+    drop(log);
+    let mut log = open(dir.path());
+    assert_eq!(log.get_log_state().await.unwrap().last_purged_log_id, Some(id(1, 2)));
+    assert_eq!(all(&log).await.len(), 3);
+}
+
+#[tokio::test]
 async fn long_reads_come_whole_and_limited_ones_in_parts() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = LogStore::open(dir.path(), 1000, clock()).unwrap();

@@ -170,7 +170,7 @@ mod tests {
 
     fn append(indexes: std::ops::Range<u64>) -> Item {
         let rows = indexes.map(|index| (index, Vec::new())).collect();
-        Item::Append { ticket: 1, rows, flushed: Flushed::noop() }
+        Item::Append { ticket: 1, start: None, rows, flushed: Flushed::noop() }
     }
 
     fn truncate(drop: std::ops::Range<u64>) -> Item {

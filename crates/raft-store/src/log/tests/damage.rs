@@ -223,7 +223,7 @@ async fn a_hole_or_a_misplaced_entry_is_refused() {
         let mut log = open(dir.path());
         append(&mut log, (0..5).map(|index| entry(1, index))).await;
         let rows = broken.iter().map(|(index, entry)| (*index, encode_entry(entry).unwrap())).collect();
-        let item = Item::Append { ticket: 1, rows, flushed: Flushed::noop() };
+        let item = Item::Append { ticket: 1, start: None, rows, flushed: Flushed::noop() };
         log.disk.clone().commit(disk::batch(&[item]).unwrap()).unwrap();
         drop(log);
         let fault = try_open(dir.path()).err().unwrap_or_else(|| panic!("{name} was accepted"));
