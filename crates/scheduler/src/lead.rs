@@ -117,8 +117,8 @@ impl<'a> Leader<'a> {
         }
         // Subscribed before the tables are read, so that nothing falls between.
         let events = shared.store.events();
-        let members = shared.store.status().id.unwrap_or_default();
-        let reply = shared.store.propose(Command::BeginRound { leader: members }).await;
+        let leader = shared.store.status().id.unwrap_or_default();
+        let reply = shared.store.propose(Command::BeginRound { leader }).await;
         let round = match reply.map(|applied| applied.reply) {
             Ok(Reply::Round(round)) => round,
             Ok(_) => return Err(Ended::Restart("the round did not begin")),
@@ -127,6 +127,8 @@ impl<'a> Leader<'a> {
         if shared.store.barrier().await.is_err() {
             return Err(Ended::Lost);
         }
+        // An earlier leader's clock may have been ahead of ours: the cluster's time goes on from there.
+        shared.clock.raise_to(query::meta(&shared.store.view())?.now_ms);
         let now = shared.now();
         let (finished, done) = mpsc::unbounded_channel();
         let mut leader = Leader {
