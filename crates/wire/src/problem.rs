@@ -72,6 +72,10 @@ codes! {
     TaskAlreadyTerminal = "task_already_terminal", 409, "The task has ended already";
     /// The cluster is not in the state that the call needs.
     Conflict = "conflict", 409, "The cluster's state does not allow this now";
+    /// A newer process lives under the executor's id.
+    Superseded = "superseded", 409, "A newer process lives under this id";
+    /// This replica does not lead; only executors and peers see this.
+    NotLeader = "not_leader", 421, "This replica does not lead";
     /// The body is longer than the limit.
     PayloadTooLarge = "payload_too_large", 413, "The body is too large";
     /// The body is not JSON, or is encoded.

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use submit::{
-    DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS, PARAMS_LIMIT, Retry, Strategy,
-    Submit, TEXT_LIMIT,
+    BackoffMs, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS, PARAMS_LIMIT, Retry,
+    Strategy, Submit, TEXT_LIMIT,
 };
 
 use crate::time::Time;

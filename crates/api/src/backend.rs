@@ -1,0 +1,183 @@
+//! What the API needs of the replicated store, as a trait: [`Store`] supplies it, and tests supply their own
+//! over the model in memory.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use orloj_model::Command;
+use orloj_model::executor::{Executor, ExecutorState};
+use orloj_model::id::{CallerId, Millis, NodeId, TaskId};
+use orloj_model::query::{self, Cursor, TaskView};
+use orloj_model::tables::Read;
+use orloj_model::task::Status;
+use orloj_raft_store::status::{Leadership, MemberInfo, NodeStatus};
+use orloj_raft_store::transport::{RpcEnvelope, RpcKind};
+use orloj_raft_store::types::Member;
+use orloj_raft_store::{
+    Applied, AppliedEvents, Fault, MembershipError, PeerError, ProposeError, ReadError, RpcError, Store,
+};
+use tokio::sync::{broadcast, watch};
+
+/// Something read from the tables, with the index up to which they were applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    /// The index.
+    pub applied: u64,
+    /// What was read.
+    pub value: T,
+}
+
+/// The tables cannot be read: a fault of the storage, which stops the node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StorageFault(pub String);
+
+impl From<Fault> for StorageFault {
+    fn from(fault: Fault) -> Self {
+        StorageFault(fault.to_string())
+    }
+}
+
+/// Which tasks a page holds.
+#[derive(Debug, Clone)]
+pub struct PageQuery {
+    /// Whose.
+    pub caller: CallerId,
+    /// Only those with this status.
+    pub status: Option<Status>,
+    /// Only those that come after.
+    pub after: Option<Cursor>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// The replicated store as the API sees it. The reads are of this node's own tables; on the leader, after
+/// [`barrier`](Backend::barrier), they are linearizable.
+pub trait Backend: Send + Sync + 'static {
+    /// Who leads.
+    fn leadership(&self) -> watch::Receiver<Leadership>;
+    /// Proposes a command and waits until it has been applied here.
+    fn propose(&self, command: Command) -> BoxFuture<'_, Result<Applied, ProposeError>>;
+    /// Confirms that this node leads and has applied everything that was committed before the call.
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ReadError>>;
+    /// The cluster's time: the greatest leader clock of any applied entry.
+    fn now_ms(&self) -> Result<Millis, StorageFault>;
+    /// A task, whole.
+    fn task(&self, id: TaskId) -> Result<At<Option<TaskView>>, StorageFault>;
+    /// A page of a caller's tasks, newest first.
+    fn page(&self, query: &PageQuery) -> Result<At<Vec<TaskView>>, StorageFault>;
+    /// Every executor.
+    fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault>;
+    /// What applied entries change.
+    fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>>;
+    /// This node's view of itself.
+    fn status(&self) -> NodeStatus;
+    /// The members.
+    fn members(&self) -> Vec<MemberInfo>;
+    /// A member's view of itself.
+    fn peer_status(&self, id: NodeId) -> BoxFuture<'_, Result<NodeStatus, PeerError>>;
+    /// Adds a member.
+    fn add_member(&self, member: Member) -> BoxFuture<'_, Result<NodeId, MembershipError>>;
+    /// Removes a member.
+    fn remove_member(&self, id: NodeId) -> BoxFuture<'_, Result<(), MembershipError>>;
+    /// Hands leadership over.
+    fn transfer_leader(&self, to: NodeId) -> BoxFuture<'_, Result<(), MembershipError>>;
+    /// Answers a peer's call.
+    fn handle_rpc(
+        &self,
+        kind: RpcKind,
+        envelope: RpcEnvelope,
+        body: Bytes,
+    ) -> BoxFuture<'_, Result<Bytes, RpcError>>;
+}
+
+/// Reads a page of tasks from any tables.
+pub fn read_page<R: Read>(tables: &R, page: &PageQuery) -> Result<Vec<TaskView>, R::Error> {
+    let ids = query::tasks_of(tables, &page.caller, page.status, page.after, page.limit)?;
+    let mut tasks = Vec::with_capacity(ids.len());
+    for id in ids {
+        tasks.extend(query::task(tables, id)?);
+    }
+    Ok(tasks)
+}
+
+/// The handlers of the executors that have not left.
+pub fn handlers(executors: &[Executor]) -> BTreeSet<String> {
+    executors
+        .iter()
+        .filter(|executor| executor.state != ExecutorState::Left)
+        .flat_map(|executor| executor.registration.handlers.iter().cloned())
+        .collect()
+}
+
+impl Backend for Store {
+    fn leadership(&self) -> watch::Receiver<Leadership> {
+        Store::leadership(self)
+    }
+
+    fn propose(&self, command: Command) -> BoxFuture<'_, Result<Applied, ProposeError>> {
+        Box::pin(Store::propose(self, command))
+    }
+
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ReadError>> {
+        Box::pin(Store::barrier(self))
+    }
+
+    fn now_ms(&self) -> Result<Millis, StorageFault> {
+        Ok(query::meta(&self.view())?.now_ms)
+    }
+
+    fn task(&self, id: TaskId) -> Result<At<Option<TaskView>>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: query::task(&view, id)? })
+    }
+
+    fn page(&self, page: &PageQuery) -> Result<At<Vec<TaskView>>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: read_page(&view, page)? })
+    }
+
+    fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: query::executors(&view)? })
+    }
+
+    fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {
+        Store::events(self)
+    }
+
+    fn status(&self) -> NodeStatus {
+        Store::status(self)
+    }
+
+    fn members(&self) -> Vec<MemberInfo> {
+        Store::members(self)
+    }
+
+    fn peer_status(&self, id: NodeId) -> BoxFuture<'_, Result<NodeStatus, PeerError>> {
+        Box::pin(Store::peer_status(self, id))
+    }
+
+    fn add_member(&self, member: Member) -> BoxFuture<'_, Result<NodeId, MembershipError>> {
+        Box::pin(Store::add_member(self, member, None))
+    }
+
+    fn remove_member(&self, id: NodeId) -> BoxFuture<'_, Result<(), MembershipError>> {
+        Box::pin(Store::remove_member(self, id))
+    }
+
+    fn transfer_leader(&self, to: NodeId) -> BoxFuture<'_, Result<(), MembershipError>> {
+        Box::pin(Store::transfer_leader(self, to))
+    }
+
+    fn handle_rpc(
+        &self,
+        kind: RpcKind,
+        envelope: RpcEnvelope,
+        body: Bytes,
+    ) -> BoxFuture<'_, Result<Bytes, RpcError>> {
+        Box::pin(Store::handle_rpc(self, kind, envelope, body))
+    }
+}

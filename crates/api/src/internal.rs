@@ -1,0 +1,221 @@
+//! The internal listener: peers' Raft calls, requests that followers hand on, and the executors.
+//!
+//! Every call is signed: replicas with the cluster's secret for the address that they call, executors with
+//! theirs for the audience `scheduler`. There is no unsigned route.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Request as HttpRequest;
+use axum::response::Response;
+use axum::routing::post;
+use bytes::Bytes;
+use orloj_model::id::ExecutorId;
+use orloj_raft_store::RpcError;
+use orloj_raft_store::transport::{RPC_BODY_LIMIT, RpcEnvelope, RpcKind};
+use orloj_scheduler::LeaderError;
+use orloj_wire::problem::Code;
+use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
+use orloj_wire::rest::BODY_LIMIT;
+use orloj_wire::sign::Label;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::auth::{Credentials, Target};
+use crate::forward::{ANSWERED_HEADER, FORWARD_PATH};
+use crate::http::{self, new_request_id};
+use crate::outcome::{Answer, Failure, finish};
+use crate::peer;
+use crate::public::plain;
+use crate::request::Request;
+use crate::service::{Api, NotLeading};
+
+/// Whom executors sign for.
+pub const SCHEDULER_AUDIENCE: &str = "scheduler";
+/// The largest head of a forwarded request, in bytes.
+const FORWARD_HEAD: usize = 16 * 1024;
+/// The largest message of an executor: 256 reports with their results and log tails, in bytes.
+const EXECUTOR_LIMIT: usize = 32 * 1024 * 1024;
+
+/// The router of the internal listener.
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/raft/v1/{kind}", post(raft))
+        .route(FORWARD_PATH, post(forward))
+        .route("/internal/v1/executors/register", post(register))
+        .route("/internal/v1/executors/heartbeat", post(heartbeat))
+        .route("/internal/v1/executors/report", post(report))
+        .route("/internal/v1/executors/save", post(save))
+        .route("/internal/v1/executors/leave", post(leave))
+        .fallback(nothing)
+        .method_not_allowed_fallback(only_post)
+        .with_state(api)
+}
+
+async fn nothing() -> Response {
+    refuse(Failure::new(Code::NotFound, "no internal call has this path"))
+}
+
+async fn only_post() -> Response {
+    refuse(Failure::method("POST"))
+}
+
+fn refuse(failure: Failure) -> Response {
+    let id = new_request_id();
+    http::response(finish(failure.answer(&id), &id))
+}
+
+/// A call whose signature has been checked.
+struct Checked {
+    credentials: Credentials,
+    head: axum::http::request::Parts,
+    body: Bytes,
+}
+
+/// Reads a call and checks that it is signed by a replica for this node.
+async fn from_replica(api: &Api, request: HttpRequest<Body>, limit: usize) -> Result<Checked, Failure> {
+    let options = &api.shared().options;
+    let (head, body) = request.into_parts();
+    let credentials = Credentials::from_headers(&head.headers)?;
+    http::check_length(&head.headers, limit)?;
+    let body = http::read_body(body, limit).await?;
+    let target = target(&head, &options.internal, &body);
+    let now = api.shared().clock.wall_ms();
+    peer::check(&credentials, target, Label::Peer, &options.cluster_secret, now)?;
+    Ok(Checked { credentials, head, body })
+}
+
+/// Reads a call and checks that it is signed by an executor.
+async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked, Failure> {
+    let shared = api.shared();
+    let (head, body) = request.into_parts();
+    let is_name = |name: &str| ExecutorId::new(name).is_ok();
+    let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
+    http::check_length(&head.headers, EXECUTOR_LIMIT)?;
+    let body = http::read_body(body, EXECUTOR_LIMIT).await?;
+    let secret = ExecutorId::new(credentials.access_key.as_str())
+        .ok()
+        .and_then(|id| shared.keyring.executor(&id))
+        .ok_or_else(|| Failure::new(Code::InvalidSignature, "the sender or the signature is wrong"))?;
+    let target = target(&head, SCHEDULER_AUDIENCE, &body);
+    peer::check(&credentials, target, Label::Executor, secret, shared.clock.wall_ms())?;
+    Ok(Checked { credentials, head, body })
+}
+
+fn target<'a>(head: &'a axum::http::request::Parts, audience: &'a str, body: &'a [u8]) -> Target<'a> {
+    Target {
+        audience,
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        body,
+    }
+}
+
+async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpRequest<Body>) -> Response {
+    let Ok(kind) = kind.parse::<RpcKind>() else { return nothing().await };
+    let call = match from_replica(&api, request, RPC_BODY_LIMIT).await {
+        Ok(call) => call,
+        Err(failure) => return refuse(failure),
+    };
+    let header = |name: &'static str| call.head.headers.get(name).and_then(|value| value.to_str().ok());
+    let envelope = match RpcEnvelope::from_headers(header) {
+        Ok(envelope) => envelope,
+        Err(error) => return refuse(Failure::new(Code::InvalidRequest, error.to_string())),
+    };
+    let answer = match api.shared().backend.handle_rpc(kind, envelope, call.body).await {
+        Ok(body) => plain(200, "application/octet-stream", body),
+        Err(error) => {
+            let status = match error {
+                RpcError::Misdirected(_) => 421,
+                RpcError::Malformed(_) => 400,
+                RpcError::NotReady | RpcError::Stopped(_) => 503,
+            };
+            plain(status, "text/plain; charset=utf-8", error.to_string())
+        }
+    };
+    http::response(answer)
+}
+
+async fn forward(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    let call = match from_replica(&api, request, BODY_LIMIT + FORWARD_HEAD).await {
+        Ok(call) => call,
+        Err(failure) => return refuse(failure),
+    };
+    let Some(request) = Request::decode(call.body) else {
+        return refuse(Failure::new(Code::InvalidRequest, "not a request that a replica hands on"));
+    };
+    match api.answer_forwarded(request).await {
+        Ok(answer) => http::response(answer.with(ANSWERED_HEADER, "1")),
+        Err(NotLeading) => refuse(Failure::new(Code::NotLeader, "this replica does not lead")),
+    }
+}
+
+async fn register(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    let leader = Arc::clone(&api.shared().leader);
+    executor_call(&api, request, |m: &Register| &m.executor_id, |m| async move { leader.register(m).await })
+        .await
+}
+
+async fn heartbeat(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    let leader = Arc::clone(&api.shared().leader);
+    executor_call(&api, request, |m: &Heartbeat| &m.executor_id, |m| async move { leader.heartbeat(m).await })
+        .await
+}
+
+async fn report(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    let leader = Arc::clone(&api.shared().leader);
+    executor_call(&api, request, |m: &Reports| &m.executor_id, |m| async move { leader.report(m).await })
+        .await
+}
+
+async fn save(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    let leader = Arc::clone(&api.shared().leader);
+    executor_call(&api, request, |m: &Saves| &m.executor_id, |m| async move { leader.save(m).await }).await
+}
+
+async fn leave(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    let leader = Arc::clone(&api.shared().leader);
+    executor_call(&api, request, |m: &Leave| &m.executor_id, |m| async move { leader.leave(m).await }).await
+}
+
+/// One call of an executor: checked, read, spoken in its own name, answered by the leader's loop.
+async fn executor_call<M, A, F>(
+    api: &Api,
+    request: HttpRequest<Body>,
+    sender: fn(&M) -> &str,
+    ask: impl FnOnce(M) -> F,
+) -> Response
+where
+    M: DeserializeOwned,
+    A: Serialize,
+    F: Future<Output = Result<A, LeaderError>>,
+{
+    let call = match from_executor(api, request).await {
+        Ok(call) => call,
+        Err(failure) => return refuse(failure),
+    };
+    let message: M = match orloj_wire::json::read(&call.body) {
+        Ok(message) => message,
+        Err(fault) => return refuse(Failure::fields(Code::InvalidRequest, vec![fault])),
+    };
+    if sender(&message) != call.credentials.access_key {
+        let detail = format!(
+            "executor {:?} speaks in the name of {:?}",
+            call.credentials.access_key,
+            sender(&message)
+        );
+        return refuse(Failure::new(Code::ScopeDenied, detail));
+    }
+    match ask(message).await {
+        Ok(answer) => http::response(Answer::json(200, &answer)),
+        Err(LeaderError::NotLeader { leader }) => {
+            let body = NotLeader { code: Code::NotLeader.as_str().to_owned(), leader };
+            http::response(Answer::json(421, &body))
+        }
+        Err(other) => refuse(other.into()),
+    }
+}

@@ -1,0 +1,116 @@
+//! What each call does, on the leader, once its request has been let in.
+
+mod cluster;
+mod executors;
+mod logs;
+mod submit;
+mod tasks;
+
+pub(crate) use cluster::role as role_name;
+use orloj_model::command::Claim;
+use orloj_model::id::{CallerId, Millis, TaskId};
+use orloj_model::query::TaskView;
+use orloj_wire::problem::{Code, FieldError};
+use orloj_wire::sign::NONCE_KEEP_S;
+use serde::de::DeserializeOwned;
+
+use crate::backend::At;
+use crate::keyring::{Key, Principal};
+use crate::outcome::{Answer, Failure};
+use crate::request::Request;
+use crate::route::Operation;
+use crate::service::Shared;
+
+/// One call in the making.
+pub(crate) struct Call<'a> {
+    shared: &'a Shared,
+    key: &'a Key,
+    request: &'a Request,
+}
+
+/// Makes a call.
+pub(crate) async fn run(
+    shared: &Shared,
+    operation: &Operation,
+    key: &Key,
+    request: &Request,
+) -> Result<Answer, Failure> {
+    let call = Call { shared, key, request };
+    match operation {
+        Operation::Submit => call.submit().await,
+        Operation::ListTasks => call.list_tasks().await,
+        Operation::GetTask(id) => call.get_task(id).await,
+        Operation::CancelTask(id) => call.cancel_task(id).await,
+        Operation::ListAttempts(id) => call.list_attempts(id).await,
+        Operation::ReadLog(id) => call.read_log(id).await,
+        Operation::ListExecutors => call.list_executors().await,
+        Operation::DrainExecutor(id) => call.drain_executor(id).await,
+        Operation::ShowCluster => call.show_cluster().await,
+        Operation::TransferLeader => call.transfer_leader().await,
+        Operation::AddMember => call.add_member().await,
+        Operation::RemoveMember(id) => call.remove_member(id).await,
+    }
+}
+
+impl Call<'_> {
+    /// The caller; a route for callers alone has been checked to have one.
+    fn caller(&self) -> Result<&CallerId, Failure> {
+        match &self.key.principal {
+            Principal::Caller(caller) => Ok(caller),
+            Principal::Admin => {
+                Err(Failure::new(Code::ScopeDenied, "only a caller's key may make this call"))
+            }
+        }
+    }
+
+    /// The request's nonce, to be spent by the command that it leads to.
+    fn claim(&self) -> Claim {
+        let credentials = &self.request.credentials;
+        let expires_at = (credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
+        Claim { nonce: credentials.nonce_hash(), expires_at }
+    }
+
+    /// The body as `T`.
+    fn body<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        if self.request.body.is_empty() {
+            let missing = FieldError::new("", "this call needs a JSON body");
+            return Err(Failure::fields(Code::InvalidRequest, vec![missing]));
+        }
+        orloj_wire::json::read(&self.request.body)
+            .map_err(|fault| Failure::fields(Code::InvalidRequest, vec![fault]))
+    }
+
+    /// The body as `T`; an absent one counts as `{}`.
+    fn optional_body<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let body: &[u8] = if self.request.body.is_empty() { b"{}" } else { &self.request.body };
+        orloj_wire::json::read(body).map_err(|fault| Failure::fields(Code::InvalidRequest, vec![fault]))
+    }
+
+    /// Refuses any parameter.
+    fn no_parameters(&self) -> Result<(), Failure> {
+        self.request.parameters()?.finish()
+    }
+
+    fn wall_ms(&self) -> Millis {
+        self.shared.clock.wall_ms()
+    }
+
+    /// The caller's task. One of another caller is as absent as one that never was.
+    fn own_task(&self, id: TaskId) -> Result<At<TaskView>, Failure> {
+        let At { applied, value } = self.shared.backend.task(id)?;
+        match value {
+            Some(view) if view.spec.caller == *self.caller()? => Ok(At { applied, value: view }),
+            _ => Err(Failure::from(orloj_model::Refusal::TaskNotFound)),
+        }
+    }
+}
+
+/// The id in a path; one of another form names no task.
+fn task_id(text: &str) -> Result<TaskId, Failure> {
+    text.parse().map_err(|_| Failure::from(orloj_model::Refusal::TaskNotFound))
+}
+
+/// A reply that the command cannot have.
+fn unexpected(reply: &orloj_model::Reply) -> Failure {
+    Failure::internal("a command answered what it cannot", &format_args!("{reply:?}"))
+}

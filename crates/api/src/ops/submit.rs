@@ -1,0 +1,201 @@
+//! `POST /openapi/v1/tasks`
+
+use std::sync::Arc;
+
+use orloj_model::command::{Command, DueTime, Idempotency, Submit};
+use orloj_model::id::{CallerId, ExecutorId, TaskId};
+use orloj_model::task::{Origin, RetryPolicy, Strategy, TaskSpec};
+use orloj_model::{Refusal, Reply};
+use orloj_wire::problem::{Code, FieldError};
+use orloj_wire::rest::{self, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
+use orloj_wire::sign::sha256;
+use orloj_wire::time::Time;
+
+use super::{Call, unexpected};
+use crate::backend::handlers;
+use crate::outcome::{Answer, Failure};
+
+const DEFAULT_PRIORITY: u64 = 5;
+
+impl Call<'_> {
+    pub(super) async fn submit(&self) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let caller = self.caller()?.clone();
+        let body: rest::Submit = self.body()?;
+        let due = due(&body);
+        let spec =
+            spec(body, caller, &self.request.credentials.access_key, |handler| self.has_handler(handler))?;
+        let command = Command::Submit(Box::new(Submit {
+            task: new_task_id(),
+            spec,
+            due,
+            claim: Some(self.claim()),
+            idempotency: self.idempotency(),
+        }));
+        let applied = self.shared.backend.propose(command).await?;
+        match applied.reply {
+            Reply::Submitted { task, status, version, created_at, due_at, replayed } => {
+                let body = Submitted {
+                    task_id: task.to_string(),
+                    status: status.name().to_owned(),
+                    version,
+                    created_at: Time(created_at),
+                    due_at: Time(due_at),
+                    applied_index: applied.index,
+                };
+                let answer = Answer::json(202, &body)
+                    .at(applied.index)
+                    .with("location", format!("/openapi/v1/tasks/{task}"));
+                Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })
+            }
+            // The task of this Idempotency-Key has been swept; under another key it can be made again.
+            Reply::Refused(Refusal::TaskNotFound) => Err(Failure::new(
+                Code::IdempotencyKeyReused,
+                "the task that this Idempotency-Key made is no longer kept",
+            )),
+            Reply::Refused(refusal) => Err(refusal.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn idempotency(&self) -> Option<Idempotency> {
+        let request = self.request;
+        request.credentials.idempotency_text().map(|key| Idempotency {
+            key: key.to_owned(),
+            fingerprint: sha256(&[
+                request.method.as_bytes(),
+                b"\n",
+                request.path.as_bytes(),
+                b"\n",
+                request.query.as_bytes(),
+                b"\n",
+                &request.body,
+            ]),
+        })
+    }
+
+    /// Whether an executor that has not left has this handler. What is remembered may be behind by an
+    /// instant, so a handler that it does not have is looked for in the tables.
+    fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
+        if self.shared.hub.known_handlers().is_some_and(|known| known.contains(handler)) {
+            return Ok(true);
+        }
+        let known = Arc::new(handlers(&self.shared.backend.executors()?.value));
+        self.shared.hub.remember_handlers(Arc::clone(&known));
+        Ok(known.contains(handler))
+    }
+}
+
+/// An id that cannot be guessed: 16 bytes from the operating system.
+fn new_task_id() -> TaskId {
+    let mut bytes = [0; 16];
+    // Without random numbers from the operating system nothing can be kept secret.
+    getrandom::fill(&mut bytes).expect("the operating system supplies random numbers");
+    TaskId(bytes)
+}
+
+fn due(body: &rest::Submit) -> DueTime {
+    match body.run_at {
+        Some(at) => DueTime::At(at.0),
+        None => DueTime::After(body.delay_ms.unwrap_or(0)),
+    }
+}
+
+/// The record of a body that is acceptable.
+fn spec(
+    body: rest::Submit,
+    caller: CallerId,
+    access_key: &str,
+    has_handler: impl FnOnce(&str) -> Result<bool, Failure>,
+) -> Result<TaskSpec, Failure> {
+    let mut faults = body.faults();
+    let params = serde_json::to_vec(&body.params).expect("a JSON value serialises");
+    if params.len() > PARAMS_LIMIT {
+        let message = format!("{} bytes of compact JSON are more than {PARAMS_LIMIT}", params.len());
+        faults.push(FieldError::new("/params", message));
+    }
+    faults.extend(not_yet(&body));
+    if !faults.is_empty() {
+        return Err(Failure::fields(Code::ValidationFailed, faults));
+    }
+    if let Some(url) = &body.callback_url {
+        let message = format!("{url:?} is not on this caller's allow-list, which is empty");
+        return Err(Failure::fields(
+            Code::CallbackUrlNotAllowed,
+            vec![FieldError::new("/callbackUrl", message)],
+        ));
+    }
+    if !body.allow_unknown_handler && !has_handler(&body.handler)? {
+        let message = format!(
+            "no executor has registered {:?}; allowUnknownHandler takes the task anyway",
+            body.handler
+        );
+        return Err(Failure::fields(Code::HandlerUnknown, vec![FieldError::new("/handler", message)]));
+    }
+    Ok(TaskSpec {
+        caller,
+        access_key: access_key.to_owned(),
+        handler: body.handler,
+        params,
+        origin: Origin::Submission,
+        priority: small(body.priority.unwrap_or(DEFAULT_PRIORITY)),
+        labels: body.labels,
+        routing_key: body.routing_key,
+        zone: body.zone,
+        strategy: strategy(body.strategy.unwrap_or_default())?,
+        business_key: body.business_key,
+        dedupe_key: body.dedupe_key,
+        retry: retry(body.retry.unwrap_or_default()),
+        timeout_ms: body.timeout_ms,
+        expire_at: body.expire_at.map(|at| at.0),
+        shard_total: 1,
+        depends_on: Vec::new(),
+        callback_url: None,
+        estimated_duration_ms: body.estimated_duration_ms,
+    })
+}
+
+/// What the contract has but this version does not do.
+fn not_yet(body: &rest::Submit) -> Vec<FieldError> {
+    let mut faults = Vec::new();
+    if let Some(total) = body.shard_total.filter(|total| *total != 1) {
+        let message = format!("{total}: this version runs tasks of one shard only");
+        faults.push(FieldError::new("/shardTotal", message));
+    }
+    if body.strategy == Some(rest::Strategy::Broadcast) {
+        faults.push(FieldError::new("/strategy", "\"broadcast\": this version does not broadcast"));
+    }
+    if !body.depends_on.is_empty() {
+        let message = format!("{} parents: this version has no dependencies", body.depends_on.len());
+        faults.push(FieldError::new("/dependsOn", message));
+    }
+    faults
+}
+
+fn strategy(strategy: rest::Strategy) -> Result<Strategy, Failure> {
+    Ok(match strategy {
+        rest::Strategy::Ring => Strategy::Ring,
+        rest::Strategy::RoundRobin => Strategy::RoundRobin,
+        rest::Strategy::LeastLoaded => Strategy::LeastLoaded,
+        rest::Strategy::Random => Strategy::Random,
+        rest::Strategy::Broadcast => Strategy::Broadcast,
+        rest::Strategy::Pinned(id) => Strategy::Pinned(ExecutorId::new(id).map_err(|error| {
+            let fault = FieldError::new("/strategy/pinned", error.to_string());
+            Failure::fields(Code::ValidationFailed, vec![fault])
+        })?),
+    })
+}
+
+fn retry(retry: rest::Retry) -> RetryPolicy {
+    RetryPolicy {
+        max_retries: small(retry.max_retries),
+        backoff_ms: retry.backoff_ms.into_iter().map(|step| step.0).collect(),
+        jitter_pct: small(retry.jitter_pct),
+        max_lost: small(retry.max_lost),
+    }
+}
+
+/// A number that the body's type bounds to 0-100.
+fn small(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or(u8::MAX)
+}

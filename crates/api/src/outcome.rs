@@ -1,0 +1,223 @@
+//! What a call comes to, before it is an HTTP answer.
+
+use bytes::Bytes;
+use orloj_model::Refusal;
+use orloj_raft_store::{MembershipError, ProposeError, ReadError};
+use orloj_wire::problem::{Code, FieldError, MEDIA_TYPE, Problem};
+use orloj_wire::rest::{APPLIED_INDEX_HEADER, REQUEST_ID_HEADER, Task};
+use orloj_wire::time::Time;
+use serde::Serialize;
+
+use crate::backend::StorageFault;
+
+/// An answer: what goes over HTTP, whoever sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Headers by their lower-case names.
+    pub headers: Vec<(String, String)>,
+    /// The body; empty for none.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// A JSON answer.
+    pub fn json<T: Serialize>(status: u16, body: &T) -> Self {
+        // The bodies are structs with string keys, which always serialise.
+        let body = serde_json::to_vec(body).expect("an answer serialises");
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Answer { status, headers, body: body.into() }
+    }
+
+    /// An answer without a body.
+    pub fn empty(status: u16) -> Self {
+        Answer { status, headers: Vec::new(), body: Bytes::new() }
+    }
+
+    /// Adds a header.
+    pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Says up to which index the answer knows the log.
+    pub fn at(self, applied_index: u64) -> Self {
+        self.with(APPLIED_INDEX_HEADER, applied_index.to_string())
+    }
+
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A refusal on its way to becoming a problem document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// The stable code.
+    pub code: Code,
+    /// What happened this time; never shows what the caller may not know.
+    pub detail: String,
+    /// The values at fault.
+    pub errors: Vec<FieldError>,
+    /// Seconds until a try may pass.
+    pub retry_after_s: Option<u64>,
+    /// With `method_not_allowed`: what is allowed.
+    pub allow: Option<&'static str>,
+    /// With `timestamp_out_of_window`: the server's clock.
+    pub server_time: Option<Time>,
+    /// With `rate_limited`: the empty buckets.
+    pub violated: Vec<&'static str>,
+    /// With `task_already_terminal`: the task.
+    pub task: Option<Box<Task>>,
+}
+
+impl Failure {
+    /// A refusal of this code.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Failure {
+            code,
+            detail: detail.into(),
+            errors: Vec::new(),
+            // Whatever passes by itself is worth another try soon.
+            retry_after_s: match code {
+                Code::DiskLow => Some(30),
+                _ => (code.status() == 503).then_some(1),
+            },
+            allow: None,
+            server_time: None,
+            violated: Vec::new(),
+            task: None,
+        }
+    }
+
+    /// Values that are at fault.
+    pub fn fields(code: Code, errors: Vec<FieldError>) -> Self {
+        let detail = match &errors[..] {
+            [one] if one.pointer.is_empty() => one.message.clone(),
+            [one] => format!("{}: {}", one.pointer, one.message),
+            many => format!("{} values are not acceptable", many.len()),
+        };
+        Failure { errors, ..Failure::new(code, detail) }
+    }
+
+    /// A method that the path does not take.
+    pub fn method(allow: &'static str) -> Self {
+        let detail = format!("this path takes {allow}");
+        Failure { allow: Some(allow), ..Failure::new(Code::MethodNotAllowed, detail) }
+    }
+
+    /// A fault of the server's own: the caller learns nothing but the request id, the log gets the rest.
+    pub fn internal(context: &'static str, cause: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%cause, "{context}");
+        Failure::new(Code::Internal, "the request failed inside; the log has more under the request id")
+    }
+
+    /// Nobody leads.
+    pub fn no_leader() -> Self {
+        Failure::new(Code::NoLeader, "no replica leads at the moment; nothing was changed")
+    }
+
+    /// The change may have happened.
+    pub fn commit_unknown() -> Self {
+        Failure::new(
+            Code::CommitUnknown,
+            "the change may have been committed or not: sign the request again with the same Idempotency-Key, \
+             or look",
+        )
+    }
+
+    /// The HTTP answer.
+    pub fn answer(self, request_id: &str) -> Answer {
+        let mut problem = Problem::new(self.code, self.detail).with_errors(self.errors);
+        problem.instance = format!("urn:orloj:request:{request_id}");
+        problem.server_time = self.server_time;
+        problem.violated_policies = self.violated.into_iter().map(str::to_owned).collect();
+        problem.task = self.task;
+        let mut answer = Answer::json(self.code.status(), &problem);
+        answer.headers[0].1 = MEDIA_TYPE.to_owned();
+        if self.code.status() == 401 {
+            answer = answer.with("www-authenticate", "ORLOJ1-HMAC-SHA256");
+        }
+        if let Some(allow) = self.allow {
+            answer = answer.with("allow", allow);
+        }
+        if let Some(seconds) = self.retry_after_s {
+            answer = answer.with("retry-after", seconds.to_string());
+        }
+        answer
+    }
+}
+
+/// Adds what every answer carries.
+pub fn finish(answer: Answer, request_id: &str) -> Answer {
+    answer.with("cache-control", "no-store").with(REQUEST_ID_HEADER, request_id)
+}
+
+impl From<ProposeError> for Failure {
+    fn from(error: ProposeError) -> Self {
+        match error {
+            ProposeError::NotLeader { .. } | ProposeError::NoLeader => Failure::no_leader(),
+            ProposeError::Overloaded => Failure::new(Code::Overloaded, "too much waits to be committed"),
+            ProposeError::DiskLow => Failure::new(Code::DiskLow, "the leader's disk is nearly full"),
+            ProposeError::TooLarge { size, limit } => Failure::new(
+                Code::PayloadTooLarge,
+                format!("the request makes a log entry of {size} bytes, more than {limit}"),
+            ),
+            ProposeError::Unknown | ProposeError::Stopped => Failure::commit_unknown(),
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Stopped => Failure::new(Code::NotReady, "this replica is stopping"),
+            ReadError::NotLeader { .. } | ReadError::NoLeader | ReadError::Timeout => Failure::no_leader(),
+        }
+    }
+}
+
+impl From<StorageFault> for Failure {
+    fn from(fault: StorageFault) -> Self {
+        Failure::internal("the tables cannot be read", &fault)
+    }
+}
+
+impl From<MembershipError> for Failure {
+    fn from(error: MembershipError) -> Self {
+        let detail = error.to_string();
+        match error {
+            MembershipError::NotLeader { .. } | MembershipError::NoLeader => Failure::no_leader(),
+            MembershipError::NotMember(_) => Failure::new(Code::NotFound, detail),
+            MembershipError::LastVoter(_) | MembershipError::NotVoter(_) | MembershipError::InProgress => {
+                Failure::new(Code::Conflict, detail)
+            }
+            MembershipError::NotAddable { .. } | MembershipError::Peer { .. } => {
+                Failure::new(Code::ValidationFailed, detail)
+            }
+            MembershipError::Timeout => Failure::commit_unknown(),
+            MembershipError::Stopped => Failure::new(Code::NotReady, "this replica is stopping"),
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::TaskNotFound => Failure::new(Code::TaskNotFound, "no task of this caller has this id"),
+            Refusal::NonceReplayed => {
+                Failure::new(Code::NonceReplayed, "sign every request with a new nonce, repeated ones too")
+            }
+            Refusal::IdempotencyKeyReused => Failure::new(
+                Code::IdempotencyKeyReused,
+                "this Idempotency-Key stands for a request with another body, path or query",
+            ),
+            Refusal::ExecutorUnknown => Failure::new(Code::NotFound, "no executor has this id"),
+            Refusal::ExecutorNotOnline => Failure::new(Code::Conflict, "the executor is offline or has left"),
+            // The checks before the proposal rule the others out.
+            other => Failure::internal("a command was refused", &format_args!("{other:?}")),
+        }
+    }
+}

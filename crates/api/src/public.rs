@@ -1,0 +1,155 @@
+//! The public listener: the OpenAPI, health, metrics and the probe.
+//!
+//! The order of checks is fixed: route, failed tries of the address, form of the credentials, length, coarse
+//! time, body, signature and scope; what follows is up to the leader.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Request as HttpRequest;
+use axum::response::Response;
+use axum::routing::{any, get};
+use bytes::Bytes;
+use orloj_wire::problem::Code;
+use orloj_wire::rest::BODY_LIMIT;
+use prometheus_client::registry::Registry;
+use tokio::sync::Semaphore;
+
+use crate::auth::{COARSE_SLACK_S, Credentials};
+use crate::health;
+use crate::http::{self, Remote};
+use crate::limit::{Pool, Rate};
+use crate::outcome::{Answer, Failure, finish};
+use crate::request::Request;
+use crate::route::{self, Operation};
+use crate::service::Api;
+
+/// Bodies of requests that are not checked yet, at once. With [`BODY_LIMIT`] it bounds the memory that
+/// anybody can make this node use: 64 MiB.
+const UNCHECKED_BODIES: usize = 256;
+/// Failed tries of one address: so many at once, and per second after that.
+const FAILED_TRIES: Rate = Rate { per_s: 50.0, burst: 1_000 };
+/// Addresses with failed tries that are told apart.
+const ADDRESSES: usize = 10_000;
+
+pub(crate) struct Public {
+    pub(crate) api: Api,
+    pub(crate) registry: Arc<Registry>,
+    bodies: Semaphore,
+    failed: Mutex<Pool<IpAddr>>,
+}
+
+/// The router of the public listener.
+pub fn router(api: Api, registry: Arc<Registry>) -> Router {
+    let public = Arc::new(Public {
+        api,
+        registry,
+        bodies: Semaphore::new(UNCHECKED_BODIES),
+        failed: Mutex::new(Pool::new(FAILED_TRIES, ADDRESSES)),
+    });
+    Router::new()
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/debug/probe", get(health::probe))
+        .fallback(any(openapi))
+        .method_not_allowed_fallback(only_get)
+        .with_state(public)
+}
+
+async fn only_get() -> Response {
+    let id = http::new_request_id();
+    http::response(finish(Failure::method("GET").answer(&id), &id))
+}
+
+async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) -> Response {
+    let clock = &public.api.shared().clock;
+    let began = clock.monotonic();
+    let request_id = http::new_request_id();
+    let found = route::find(request.method().as_str(), request.uri().path());
+    let name = found.as_ref().map_or("none", Operation::name);
+    let answer = match found {
+        Ok(_) => public.answer(request, &request_id).await,
+        Err(failure) => failure.answer(&request_id),
+    };
+    let took = clock.monotonic().saturating_sub(began);
+    public.api.shared().metrics.answered(name, answer.status, took);
+    tracing::debug!(operation = name, status = answer.status, %request_id, ?took, "request answered");
+    http::response(finish(answer, &request_id))
+}
+
+impl Public {
+    /// Every check that needs no leader, then the answer. A failed check of credentials counts against the
+    /// address that it came from.
+    async fn answer(&self, request: HttpRequest<Body>, request_id: &str) -> Answer {
+        let shared = self.api.shared();
+        let address = Remote::of(request.extensions());
+        let now = shared.clock.monotonic();
+        if !self.failed().has_one(&address, now) {
+            let failure = Failure {
+                violated: vec!["failed-credentials"],
+                retry_after_s: Some(1),
+                ..Failure::new(Code::RateLimited, "too many requests with bad credentials from this address")
+            };
+            return failure.answer(request_id);
+        }
+        let checked = self.take_in(request, request_id).await.and_then(|request| {
+            let (operation, key) = shared.check(&request)?;
+            Ok((request, operation, key))
+        });
+        match checked {
+            Ok((request, operation, key)) => shared.answer(&operation, key, &request).await,
+            Err(failure) => {
+                if failure.code.status() == 401 {
+                    shared.metrics.refused(failure.code.as_str());
+                    self.failed().take(address, now);
+                }
+                failure.answer(request_id)
+            }
+        }
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Pool<IpAddr>> {
+        // Nothing that holds this lock can panic half-way through a change.
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The form of a request, and its body.
+    async fn take_in(&self, request: HttpRequest<Body>, request_id: &str) -> Result<Request, Failure> {
+        let shared = self.api.shared();
+        let (head, body) = request.into_parts();
+        let credentials = Credentials::from_headers(&head.headers)?;
+        let query = head.uri.query().unwrap_or_default();
+        route::parameters(query)?;
+        http::check_length(&head.headers, BODY_LIMIT)?;
+        credentials.check_time(shared.clock.wall_ms().div_euclid(1000), COARSE_SLACK_S)?;
+        let body = {
+            let place = self.bodies.acquire().await;
+            let _place = place.map_err(|_| Failure::new(Code::NotReady, "this replica is stopping"))?;
+            http::read_body(body, BODY_LIMIT).await?
+        };
+        http::check_type(&head.headers, &body)?;
+        if !body.is_empty() && head.method == "GET" {
+            return Err(Failure::new(Code::InvalidRequest, "a GET has no body"));
+        }
+        let text =
+            |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok(Request {
+            method: head.method.as_str().to_owned(),
+            path: head.uri.path().to_owned(),
+            query: query.to_owned(),
+            credentials,
+            if_none_match: text("if-none-match"),
+            request_id: request_id.to_owned(),
+            body,
+        })
+    }
+}
+
+/// An answer that is no JSON.
+pub(crate) fn plain(status: u16, media_type: &str, body: impl Into<Bytes>) -> Answer {
+    Answer { status, headers: vec![("content-type".to_owned(), media_type.to_owned())], body: body.into() }
+}

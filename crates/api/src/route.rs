@@ -1,0 +1,287 @@
+//! Which call a method and a path name. Pure, and the only place that knows the routes: every call is
+//! listed with who may make it, so none can be left unprotected.
+
+use orloj_wire::problem::Code;
+
+use crate::limit::Cost;
+use crate::outcome::Failure;
+
+/// Start of every path of the OpenAPI.
+const PREFIX: &str = "/openapi/v1/";
+/// The longest target, in bytes.
+const TARGET_LIMIT: usize = 4096;
+
+/// A call of the OpenAPI with what its path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// `POST tasks`
+    Submit,
+    /// `GET tasks`
+    ListTasks,
+    /// `GET tasks/{id}`
+    GetTask(String),
+    /// `POST tasks/{id}/cancel`
+    CancelTask(String),
+    /// `GET tasks/{id}/attempts`
+    ListAttempts(String),
+    /// `GET tasks/{id}/logs`
+    ReadLog(String),
+    /// `GET executors`
+    ListExecutors,
+    /// `POST executors/{id}/drain`
+    DrainExecutor(String),
+    /// `GET cluster`
+    ShowCluster,
+    /// `POST cluster/transfer`
+    TransferLeader,
+    /// `POST cluster/members`
+    AddMember,
+    /// `POST cluster/members/{id}/remove`
+    RemoveMember(String),
+}
+
+/// Who may make a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Callers, for their own tasks.
+    Caller,
+    /// Administrators.
+    Admin,
+    /// Both.
+    Both,
+}
+
+impl Operation {
+    /// Who may make it.
+    pub fn access(&self) -> Access {
+        match self {
+            Operation::Submit
+            | Operation::ListTasks
+            | Operation::GetTask(_)
+            | Operation::CancelTask(_)
+            | Operation::ListAttempts(_)
+            | Operation::ReadLog(_) => Access::Caller,
+            Operation::ListExecutors | Operation::ShowCluster => Access::Both,
+            Operation::DrainExecutor(_)
+            | Operation::TransferLeader
+            | Operation::AddMember
+            | Operation::RemoveMember(_) => Access::Admin,
+        }
+    }
+
+    /// What it takes from the buckets.
+    pub fn cost(&self) -> Cost {
+        match self {
+            Operation::Submit => Cost::Submit,
+            _ => Cost::Request,
+        }
+    }
+
+    /// Whether it changes something, so that a lost answer leaves the outcome unknown.
+    pub fn changes(&self) -> bool {
+        !matches!(
+            self,
+            Operation::ListTasks
+                | Operation::GetTask(_)
+                | Operation::ListAttempts(_)
+                | Operation::ReadLog(_)
+                | Operation::ListExecutors
+                | Operation::ShowCluster
+        )
+    }
+
+    /// Whether any replica answers it by itself, also without a leader.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Operation::ShowCluster)
+    }
+
+    /// Its name in metrics and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Operation::Submit => "submit",
+            Operation::ListTasks => "list_tasks",
+            Operation::GetTask(_) => "get_task",
+            Operation::CancelTask(_) => "cancel_task",
+            Operation::ListAttempts(_) => "list_attempts",
+            Operation::ReadLog(_) => "read_log",
+            Operation::ListExecutors => "list_executors",
+            Operation::DrainExecutor(_) => "drain_executor",
+            Operation::ShowCluster => "show_cluster",
+            Operation::TransferLeader => "transfer_leader",
+            Operation::AddMember => "add_member",
+            Operation::RemoveMember(_) => "remove_member",
+        }
+    }
+}
+
+/// The call that `method` and `path` name. `path` is as it was sent, neither decoded nor normalised.
+pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
+    let not_found = || Failure::new(Code::NotFound, "no call of the API has this path");
+    if !path.starts_with("/openapi") {
+        return Err(not_found());
+    }
+    check_path(path)?;
+    let rest = path.strip_prefix(PREFIX).ok_or_else(not_found)?;
+    let segments: Vec<&str> = rest.split('/').collect();
+    let owned = |id: &str| id.to_owned();
+    let (allowed, operation) = match segments[..] {
+        ["tasks"] if method == "POST" => ("GET, POST", Operation::Submit),
+        ["tasks"] => {
+            return if method == "GET" {
+                Ok(Operation::ListTasks)
+            } else {
+                Err(Failure::method("GET, POST"))
+            };
+        }
+        ["tasks", id] => ("GET", Operation::GetTask(owned(id))),
+        ["tasks", id, "cancel"] => ("POST", Operation::CancelTask(owned(id))),
+        ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
+        ["tasks", id, "logs"] => ("GET", Operation::ReadLog(owned(id))),
+        ["executors"] => ("GET", Operation::ListExecutors),
+        ["executors", id, "drain"] => ("POST", Operation::DrainExecutor(owned(id))),
+        ["cluster"] => ("GET", Operation::ShowCluster),
+        ["cluster", "transfer"] => ("POST", Operation::TransferLeader),
+        ["cluster", "members"] => ("POST", Operation::AddMember),
+        ["cluster", "members", id, "remove"] => ("POST", Operation::RemoveMember(owned(id))),
+        _ => return Err(not_found()),
+    };
+    match allowed.split(", ").any(|one| one == method) {
+        true => Ok(operation),
+        false => Err(Failure::method(allowed)),
+    }
+}
+
+/// Segments of `[A-Za-z0-9._-]` alone: nothing that a proxy could normalise into another path.
+fn check_path(path: &str) -> Result<(), Failure> {
+    let error = |detail: String| Failure::new(Code::InvalidPath, detail);
+    if path.len() > TARGET_LIMIT {
+        return Err(error(format!("the path has {} bytes, more than {TARGET_LIMIT}", path.len())));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+    if let Some(found) = path.chars().find(|c| !fits(*c)) {
+        return Err(error(format!("the path has the character {found:?}; segments are of [A-Za-z0-9._-]")));
+    }
+    for segment in path.split('/').skip(1) {
+        if segment.bytes().all(|byte| byte == b'.') {
+            return Err(error(format!("the path has the segment {segment:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// The parameters of a query, each at most once. `query` is as it was sent.
+pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
+    let error = |detail: String| Failure::new(Code::InvalidQuery, detail);
+    if query.is_empty() {
+        return Ok(Vec::new());
+    }
+    if query.len() > TARGET_LIMIT {
+        return Err(error(format!("the query has {} bytes, more than {TARGET_LIMIT}", query.len())));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '~' | '.' | '=' | '&' | '-');
+    if let Some(found) = query.chars().find(|c| !fits(*c)) {
+        return Err(error(format!(
+            "the query has the character {found:?}; only [A-Za-z0-9_~.=&-] is allowed"
+        )));
+    }
+    let mut parameters: Vec<(&str, &str)> = Vec::new();
+    for pair in query.split('&') {
+        let Some((name, value)) = pair
+            .split_once('=')
+            .filter(|(name, value)| !name.is_empty() && !value.is_empty() && !value.contains('='))
+        else {
+            return Err(error(format!("{pair:?} is not name=value")));
+        };
+        if parameters.iter().any(|(known, _)| *known == name) {
+            return Err(error(format!("the parameter {name:?} stands there twice")));
+        }
+        parameters.push((name, value));
+    }
+    Ok(parameters)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+mod tests {
+    use super::*;
+
+    const ALL: [(&str, &str); 12] = [
+        ("POST", "/openapi/v1/tasks"),
+        ("GET", "/openapi/v1/tasks"),
+        ("GET", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw"),
+        ("POST", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw/cancel"),
+        ("GET", "/openapi/v1/tasks/x/attempts"),
+        ("GET", "/openapi/v1/tasks/x/logs"),
+        ("GET", "/openapi/v1/executors"),
+        ("POST", "/openapi/v1/executors/rack.1/drain"),
+        ("GET", "/openapi/v1/cluster"),
+        ("POST", "/openapi/v1/cluster/transfer"),
+        ("POST", "/openapi/v1/cluster/members"),
+        ("POST", "/openapi/v1/cluster/members/4/remove"),
+    ];
+
+    #[test]
+    fn every_route_is_found_and_other_methods_are_told_what_is_allowed() {
+        for (method, path) in ALL {
+            find(method, path).unwrap();
+            for other in
+                ["PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "get", "TRACE", "CONNECT", "POST", "GET"]
+            {
+                if ALL.contains(&(other, path)) {
+                    continue;
+                }
+                let failure = find(other, path).unwrap_err();
+                assert_eq!(failure.code, Code::MethodNotAllowed, "{other} {path}");
+                assert!(failure.allow.unwrap().contains(method), "{other} {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_spellings_of_a_path_are_no_route() {
+        for path in [
+            "/openapi/v1/tasks/",
+            "//openapi/v1/tasks",
+            "/openapi//v1/tasks",
+            "/openapi/v1//tasks",
+            "/openapi/v1/./tasks",
+            "/openapi/v1/../v1/tasks",
+            "/openapi/v1/x/../tasks",
+            "/openapi/v1/%2e%2e/tasks",
+            "/openapi/v1%2Ftasks",
+            "/openapi/v1/tasks;a=b",
+            "/openapi/v1/tasks%00",
+            "/openapi/v1/TASKS",
+            "/OPENAPI/v1/tasks",
+            "/openapi/v1/tasks/%78",
+            "/openapi/v1/tasks/é",
+            "/openapi/v1/tasks/...",
+            "/openapi\\v1\\tasks",
+            "/openapi/v1",
+            "/openapi",
+            "/openapix/v1/tasks",
+            "/openapi/v2/tasks",
+            "/internal/v1/forward",
+            "/raft/v1/append",
+            "",
+            "*",
+        ] {
+            let failure = find("GET", path).unwrap_err();
+            assert!(matches!(failure.code, Code::NotFound | Code::InvalidPath), "{path}: {failure:?}");
+        }
+        let long = format!("/openapi/v1/tasks/{}", "x".repeat(5000));
+        assert_eq!(find("GET", &long).unwrap_err().code, Code::InvalidPath);
+    }
+
+    #[test]
+    fn a_query_has_each_parameter_once() {
+        assert_eq!(parameters("").unwrap(), vec![]);
+        assert_eq!(parameters("b=2&a=1").unwrap(), vec![("b", "2"), ("a", "1")]);
+        for bad in ["a", "a=", "=1", "a=1&", "&a=1", "a=1&&b=2", "a=1&a=1", "a=2&b=1&a=2", "a=1=2"] {
+            assert_eq!(parameters(bad).unwrap_err().code, Code::InvalidQuery, "{bad}");
+        }
+        for bad in ["a=%20", "a=+", "a=é", "a=1;b=2", "a=a:b", "a=a@b", "a=a/b", "a=[1]", "a=1#f", "a=1 "] {
+            assert_eq!(parameters(bad).unwrap_err().code, Code::InvalidQuery, "{bad}");
+        }
+    }
+}

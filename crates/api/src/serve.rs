@@ -1,0 +1,123 @@
+//! Listening: HTTP/1.1 and HTTP/2 in clear, with bounds on what a connection may cost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::http::Remote;
+
+/// What connections of one listener may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Connections at once; more wait to be accepted.
+    pub connections: usize,
+    /// The longest that the head of a request may take to arrive.
+    pub header_read: Duration,
+    /// The largest head of a request, in bytes.
+    pub header_bytes: usize,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams: u32,
+    /// How much may be on its way on one HTTP/2 stream, in bytes.
+    pub window: u32,
+    /// How long requests may go on after the listener has been told to stop.
+    pub grace: Duration,
+}
+
+impl Bounds {
+    /// For the public listener.
+    pub const PUBLIC: Bounds = Bounds {
+        connections: 10_000,
+        header_read: Duration::from_secs(10),
+        header_bytes: 16 * 1024,
+        streams: 256,
+        window: 512 * 1024,
+        grace: Duration::from_secs(5),
+    };
+
+    /// For the internal listener, whose few connections carry much.
+    pub const INTERNAL: Bounds = Bounds {
+        connections: 10_000,
+        header_read: Duration::from_secs(10),
+        header_bytes: 64 * 1024,
+        streams: 4_096,
+        window: 4 * 1024 * 1024,
+        grace: Duration::from_secs(5),
+    };
+}
+
+/// Pause after an accept that failed, for instance for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves `router` until `stop`, then lets requests that are running finish within the grace.
+pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: CancellationToken) {
+    let connections = Arc::new(Semaphore::new(bounds.connections));
+    let graceful = GracefulShutdown::new();
+    let builder = builder(bounds);
+    loop {
+        let Ok(place) = Arc::clone(&connections).acquire_owned().await else { break };
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, remote) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let watcher = graceful.watcher();
+        let (router, builder) = (router.clone(), builder.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            if !speaks(&stream, bounds.header_read).await {
+                return;
+            }
+            let service = TowerToHyperService::new(router.layer(Extension(Remote(remote))));
+            let connection = builder.serve_connection(TokioIo::new(stream), service);
+            if let Err(error) = watcher.watch(connection).await {
+                tracing::debug!(%remote, error, "a connection broke");
+            }
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(bounds.grace, graceful.shutdown()).await.is_err() {
+        tracing::info!("requests were still running when the listener ended");
+    }
+}
+
+fn builder(bounds: Bounds) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.header_read)
+        .max_buf_size(bounds.header_bytes);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(bounds.header_bytes as u32)
+        .max_concurrent_streams(bounds.streams)
+        .initial_stream_window_size(bounds.window)
+        .initial_connection_window_size(bounds.window.saturating_mul(4))
+        .keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+/// Whether the other side sends anything in time: the timer on heads runs from their first byte only.
+async fn speaks(stream: &TcpStream, within: Duration) -> bool {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    matches!(tokio::time::timeout(within, stream.peek(&mut [0])).await, Ok(Ok(1)))
+}

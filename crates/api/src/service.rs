@@ -1,0 +1,216 @@
+//! The API's parts, and the way of a request through them: check, then answer here or hand on to the leader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orloj_model::id::NodeId;
+use orloj_wire::clock::Clock;
+use orloj_wire::sign::Secret;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth;
+use crate::backend::Backend;
+use crate::forward::{ForwardError, Forwarder};
+use crate::gate::{Gate, Now};
+use crate::hub::Hub;
+use crate::keyring::{Key, Keyring};
+use crate::leader::Leader;
+use crate::metrics::Metrics;
+use crate::ops;
+use crate::outcome::{Answer, Failure};
+use crate::page::Tokens;
+use crate::request::Request;
+use crate::route::{self, Operation};
+
+/// How long a request waits for a leader to be known before it is refused.
+const LEADER_WAIT: Duration = Duration::from_millis(900);
+/// The pause before a leader that could not be reached is tried again.
+const LEADER_RETRY: Duration = Duration::from_millis(50);
+
+/// How the API of one node is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The audience that callers sign for: names the environment, `[a-z0-9.-]{1,64}`.
+    pub audience: String,
+    /// Signs what replicas say to each other.
+    pub cluster_secret: Secret,
+    /// This node's internal address as the others call it; they sign for it.
+    pub internal: String,
+    /// Whether `/debug/probe` answers.
+    pub debug_probe: bool,
+}
+
+/// Everything that the API of one node is made of.
+pub struct Parts {
+    /// How it is set up.
+    pub options: Options,
+    /// Who may call.
+    pub keyring: Keyring,
+    /// The replicated store.
+    pub backend: Arc<dyn Backend>,
+    /// The leader's loop.
+    pub leader: Arc<dyn Leader>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// The API of one node. Clones stand for the same.
+#[derive(Clone)]
+pub struct Api {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) keyring: Keyring,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) leader: Arc<dyn Leader>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Metrics,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) tokens: Tokens,
+    forwarder: Forwarder,
+}
+
+/// A request that this node was asked to answer as the leader, which it is not.
+#[derive(Debug)]
+pub(crate) struct NotLeading;
+
+impl Api {
+    /// Puts the parts together and begins to follow the store's events, until `stop`.
+    ///
+    /// # Errors
+    /// The HTTP client for calls to the leader cannot be made.
+    pub fn start(parts: Parts, stop: CancellationToken) -> Result<Api, reqwest::Error> {
+        let hub = Arc::new(Hub::default());
+        let events = parts.backend.events();
+        tokio::spawn(stop.run_until_cancelled_owned(Arc::clone(&hub).run(events)));
+        let secret = parts.options.cluster_secret.clone();
+        let shared = Shared {
+            tokens: Tokens::new(&secret),
+            forwarder: Forwarder::new(secret, Arc::clone(&parts.clock))?,
+            options: parts.options,
+            keyring: parts.keyring,
+            backend: parts.backend,
+            leader: parts.leader,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            gate: Arc::default(),
+            hub,
+        };
+        Ok(Api { shared: Arc::new(shared) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Answers a request that a follower handed on; it is checked like one from outside.
+    pub(crate) async fn answer_forwarded(&self, request: Request) -> Result<Answer, NotLeading> {
+        let shared = &self.shared;
+        if !shared.leads() {
+            return Err(NotLeading);
+        }
+        let answer = match shared.check(&request) {
+            Ok((operation, key)) => shared.serve(&operation, key, &request).await,
+            Err(failure) => failure.answer(&request.request_id),
+        };
+        Ok(answer)
+    }
+}
+
+impl Shared {
+    pub(crate) fn leads(&self) -> bool {
+        self.backend.leadership().borrow().leading
+    }
+
+    /// The route, the signature and the scope of a request.
+    pub(crate) fn check(&self, request: &Request) -> Result<(Operation, &Key), Failure> {
+        let operation = route::find(&request.method, &request.path)?;
+        let target = request.target(&self.options.audience);
+        let key = auth::authenticate(&self.keyring, &request.credentials, target, operation.access())?;
+        Ok((operation, key))
+    }
+
+    /// Answers a request that came in from outside and has been checked.
+    pub(crate) async fn answer(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        if operation.is_local() || self.leads() {
+            return self.serve(operation, key, request).await;
+        }
+        match self.hand_on(operation, request).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => self.serve(operation, key, request).await,
+            Err(failure) => failure.answer(&request.request_id),
+        }
+    }
+
+    /// Answers here: admission, then the call itself.
+    async fn serve(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        let now = match self.now() {
+            Ok(now) => now,
+            Err(failure) => return failure.answer(&request.request_id),
+        };
+        let (mut answer, decision) = match self.gate.admit(&request.credentials, key, operation.cost(), now) {
+            Err(refused) => (refused.failure.answer(&request.request_id), refused.decision),
+            Ok(decision) => {
+                let answer = ops::run(self, operation, key, request).await;
+                (answer.unwrap_or_else(|failure| failure.answer(&request.request_id)), Some(decision))
+            }
+        };
+        for (name, value) in decision.iter().flat_map(|decision| decision.headers()) {
+            answer = answer.with(name, value);
+        }
+        answer
+    }
+
+    fn now(&self) -> Result<Now, Failure> {
+        let cluster_ms = self.backend.now_ms()?;
+        let auth_s = self.clock.wall_ms().max(cluster_ms).div_euclid(1000);
+        Ok(Now { auth_s, monotonic: self.clock.monotonic() })
+    }
+
+    /// Hands a request on to the leader and brings back its answer; `None` when this node has come to lead.
+    async fn hand_on(&self, operation: &Operation, request: &Request) -> Result<Option<Answer>, Failure> {
+        let deadline = tokio::time::Instant::now() + LEADER_WAIT;
+        let mut leadership = self.backend.leadership();
+        loop {
+            let known =
+                tokio::time::timeout_at(deadline, leadership.wait_for(|now| now.leader.is_some())).await;
+            let Ok(Ok(now)) = known.map(|known| known.map(|now| *now)) else {
+                return Err(Failure::no_leader());
+            };
+            let Some(leader) = now.leader.filter(|_| !now.leading) else { return Ok(None) };
+            let sent = async {
+                match self.internal_address(leader) {
+                    Some(address) => self.forwarder.send(leader, &address, operation, request).await,
+                    None => Err(ForwardError::NotTaken),
+                }
+            };
+            let moved = async {
+                // An answer of a leader that has been replaced would come too late, or never.
+                let _ =
+                    leadership.wait_for(|later| later.leader != Some(leader) || later.term != now.term).await;
+            };
+            let result = tokio::select! {
+                result = sent => result,
+                () = moved => Err(ForwardError::Broken),
+            };
+            match result {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(ForwardError::Broken) if operation.changes() => return Err(Failure::commit_unknown()),
+                Err(error) => tracing::debug!(leader, ?error, "the leader did not answer"),
+            }
+            if tokio::time::Instant::now() + LEADER_RETRY >= deadline {
+                return Err(Failure::no_leader());
+            }
+            tokio::time::sleep(LEADER_RETRY).await;
+        }
+    }
+
+    fn internal_address(&self, id: NodeId) -> Option<String> {
+        self.backend.members().into_iter().find(|member| member.id == id).map(|member| member.internal)
+    }
+}
