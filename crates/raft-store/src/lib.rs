@@ -50,3 +50,6 @@ pub use transport::{RpcEnvelope, RpcKind, Transport, TransportError};
 
 #[cfg(test)]
 mod suite_tests;
+
+#[cfg(test)]
+mod tests;

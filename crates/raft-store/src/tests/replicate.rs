@@ -1,0 +1,173 @@
+//! Proposals, reads and the death of a leader.
+
+use std::time::Duration;
+
+use orloj_model::{Command, Refusal, Reply};
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_boot_and_apply_what_is_proposed() {
+    let cluster = Cluster::three().await;
+    let leader = cluster.leader().await;
+    let (task, command) = cluster.submit();
+    let applied = cluster.store(leader).propose(command.clone()).await.unwrap();
+    assert!(matches!(applied.reply, Reply::Submitted { task: made, .. } if made == task));
+    // A view taken after the reply shows the effect.
+    assert!(has(&cluster.store(leader), task));
+    assert!(cluster.store(leader).view().applied() >= applied.index);
+    cluster.level().await;
+    for slot in 1..=3 {
+        assert!(has(&cluster.store(slot), task), "node {slot}");
+        assert_eq!(ids(&cluster.store(slot)), [1, 2, 3]);
+        let peer = cluster.store(slot).peer_status(leader).await.unwrap();
+        assert_eq!((peer.id, peer.applied), (Some(leader), status(&cluster.store(leader)).applied));
+    }
+    let again = cluster.store(leader).propose(command).await.unwrap();
+    assert_eq!(again.reply, Reply::Refused(Refusal::TaskExists));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_proposes_nothing_and_names_the_leader() {
+    let cluster = Cluster::three().await;
+    let leader = cluster.leader().await;
+    let follower = cluster.store(leader % 3 + 1);
+    let (task, command) = cluster.submit();
+    assert_eq!(follower.propose(command).await, Err(ProposeError::NotLeader { leader }));
+    assert_eq!(follower.barrier().await, Err(crate::ReadError::NotLeader { leader }));
+    cluster.level().await;
+    assert!(!has(&follower, task));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_of_one_call_keep_their_order_and_share_entries() {
+    let cluster = Cluster::three().await;
+    let leader = cluster.store(cluster.leader().await);
+    let mut tasks = Vec::new();
+    let mut commands = Vec::new();
+    for _ in 0..1_300 {
+        let (task, command) = cluster.submit();
+        tasks.push(task);
+        commands.push(command);
+    }
+    let mut events = leader.events();
+    let applied = leader.propose_all(commands).await.unwrap();
+    assert_eq!(applied.len(), tasks.len());
+    for (applied, task) in applied.iter().zip(&tasks) {
+        assert!(matches!(applied.reply, Reply::Submitted { task: made, .. } if made == *task));
+    }
+    let entries: BTreeSet<u64> = applied.iter().map(|applied| applied.index).collect();
+    assert!(entries.len() <= 4, "{} entries for 1300 small changes", entries.len());
+    assert!(applied.is_sorted_by_key(|applied| applied.index));
+    // The events name the entries, in order.
+    let first = events.recv().await.unwrap();
+    assert_eq!(first.index, applied[0].index);
+    assert!(first.events.len() >= 512);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_round_is_checked_and_never_mixed() {
+    let cluster = Cluster::three().await;
+    let node = cluster.leader().await;
+    let leader = cluster.store(node);
+    let began = leader.propose(Command::BeginRound { leader: node }).await.unwrap();
+    let Reply::Round(round) = began.reply else { panic!("{began:?}") };
+    let (task, command) = cluster.submit();
+    leader.propose(command).await.unwrap();
+    let expire = |_| Command::Expire { task };
+    let (now, old) = tokio::join!(
+        leader.propose_in_round(round, (0..3).map(expire).collect()),
+        leader.propose_in_round(round + 1, (0..3).map(expire).collect()),
+    );
+    let stale = Reply::Refused(Refusal::StaleRound { current: round });
+    assert!(now.unwrap().iter().all(|applied| applied.reply != stale));
+    assert!(old.unwrap().iter().all(|applied| applied.reply == stale));
+    assert_eq!(status(&leader).round, round);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_acknowledged_survives_the_leader() {
+    let mut cluster = Cluster::three().await;
+    let mut tasks = cluster.put_many(20).await;
+    let first = cluster.leader().await;
+    cluster.stop(first).await;
+    tasks.extend(cluster.put_many(20).await);
+    let second = cluster.leader().await;
+    assert_ne!(first, second);
+    cluster.open(first).await.unwrap();
+    cluster.level().await;
+    for slot in 1..=3 {
+        assert!(tasks.iter().all(|task| has(&cluster.store(slot), *task)), "node {slot}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_commits_nothing() {
+    let cluster = Cluster::three().await;
+    let first = cluster.leader().await;
+    cluster.cut(first);
+    let old = cluster.store(first);
+    let (lost, command) = cluster.submit();
+    let outcome = tokio::time::timeout(PATIENCE, old.propose(command)).await.unwrap();
+    assert!(outcome.is_err(), "{outcome:?}");
+    assert!(old.barrier().await.is_err(), "it cannot confirm that it leads");
+    let kept = cluster.put().await;
+    cluster.heal(first);
+    cluster.level().await;
+    for slot in 1..=3 {
+        assert!(has(&cluster.store(slot), kept));
+    }
+    let same: BTreeSet<bool> = (1..=3).map(|slot| has(&cluster.store(slot), lost)).collect();
+    assert_eq!(same.len(), 1, "the nodes disagree on the outcome");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_nodes_at_once_come_back_with_everything() {
+    let mut cluster = Cluster::three().await;
+    let tasks = cluster.put_many(30).await;
+    for slot in 1..=3 {
+        cluster.stop(slot).await;
+    }
+    for slot in 1..=3 {
+        cluster.open(slot).await.unwrap();
+    }
+    cluster.level().await;
+    for slot in 1..=3 {
+        assert!(tasks.iter().all(|task| has(&cluster.store(slot), *task)), "node {slot}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_the_queue_holds_is_refused_at_once() {
+    let cluster = Cluster::three().await;
+    let leader = cluster.store(cluster.leader().await);
+    let mut commands = Vec::new();
+    for _ in 0..34 {
+        let (_, command) = cluster.submit();
+        let Command::Submit(mut submit) = command else { unreachable!("submit makes submissions") };
+        submit.spec.params = vec![b'x'; 1 << 20];
+        commands.push(Command::Submit(submit));
+    }
+    assert_eq!(leader.propose_all(commands).await, Err(ProposeError::Overloaded));
+    // The refusal took nothing of the queue with it.
+    let task = cluster.put().await;
+    assert!(has(&leader, task));
+    let (_, command) = cluster.submit();
+    let Command::Submit(mut submit) = command else { unreachable!("submit makes submissions") };
+    submit.spec.params = vec![b'x'; 9 << 20];
+    let refused = leader.propose(Command::Submit(submit)).await;
+    assert!(matches!(refused, Err(ProposeError::TooLarge { .. })), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_a_majority_answers_within_its_deadline() {
+    let mut cluster = Cluster::three().await;
+    let leader = cluster.leader().await;
+    let store = cluster.store(leader);
+    for slot in (1..=3).filter(|slot| *slot != leader) {
+        cluster.stop(slot).await;
+    }
+    let (_, command) = cluster.submit();
+    let answered = tokio::time::timeout(Duration::from_secs(30), store.propose(command)).await;
+    assert!(matches!(answered, Ok(Err(_))), "{answered:?}");
+}
