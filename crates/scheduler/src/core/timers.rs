@@ -85,7 +85,12 @@ impl Core {
 
     /// When to call [`advance`](Core::advance) next, monotonic.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
-        let next_tick = (!self.due.is_empty()).then(|| self.budget.0 + self.options.tick_ms);
+        let next_tick = self.budget.0 + self.options.tick_ms;
+        if self.due.len() >= self.options.due_per_tick {
+            // The wheel may hold more that is due, and there is no room for it before the next tick.
+            return Some(next_tick);
+        }
+        let next_tick = (!self.due.is_empty()).then_some(next_tick);
         [self.wheel.next_expiry(), next_tick].into_iter().flatten().min()
     }
 
@@ -137,10 +142,7 @@ impl Core {
     /// A clock was stepped: every timer gets the monotonic deadline that fits the clocks as they are now, in
     /// due order. Costs one pass over the window.
     fn retime(&mut self, now: Now) {
-        let mut timers = Vec::with_capacity(self.wheel.len());
-        while self.wheel.advance(u64::MAX, usize::MAX, &mut timers) {}
-        self.wheel = crate::wheel::Wheel::new(self.options.tick_ms);
-        self.wheel.advance(now.mono_ms, 0, &mut Vec::new());
+        let mut timers = self.wheel.take_all();
         let at = |timer: &Timer| match timer {
             Timer::Due { at, .. } | Timer::Expire { at, .. } => *at,
         };
