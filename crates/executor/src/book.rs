@@ -221,13 +221,12 @@ impl Book {
         Stop::Unstarted(dispatch)
     }
 
-    /// An attempt leaves its slot. Says whether every slot was taken until now.
-    pub(crate) fn finish(&mut self, attempt: &AttemptRef, leave: Leave) -> bool {
+    /// An attempt leaves its slot.
+    pub(crate) fn finish(&mut self, attempt: &AttemptRef, leave: Leave) {
         let key = Key::of(attempt);
-        let full = self.busy.len() >= self.slots;
-        let Some(entry) = self.held.get_mut(&key) else { return false };
+        let Some(entry) = self.held.get_mut(&key) else { return };
         if !matches!(entry.standing, Standing::Running { .. }) {
-            return false;
+            return;
         }
         entry.standing = Standing::Reporting;
         self.busy.remove(&key.shard);
@@ -235,7 +234,6 @@ impl Book {
         if leave == Leave::Forget {
             self.reported(attempt);
         }
-        full
     }
 
     /// A report was acknowledged: the attempt is no longer held, only remembered.
@@ -292,6 +290,12 @@ impl Book {
     /// Free places in slots and queue.
     pub(crate) fn free_places(&self) -> u32 {
         if self.draining { 0 } else { free(self.places, self.busy.len() + self.queue.len()) }
+    }
+
+    /// Whether a leader that saw `before` can give more now. Pairs of free slots and free places.
+    pub(crate) fn room_since(&self, before: (u32, u32)) -> bool {
+        let (slots, places) = before;
+        (slots == 0 && self.free_slots() > 0) || (places == 0 && self.free_places() > 0)
     }
 
     /// Everything held, in no order.

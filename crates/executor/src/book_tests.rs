@@ -38,8 +38,9 @@ fn places_are_bounded_and_freed() {
     assert_eq!(a.attempt.task_id, "a");
     assert!(book.start_next(NOW).is_none(), "one slot");
     assert_eq!((book.free_slots(), book.free_places()), (0, 0));
-    assert!(book.finish(&a.attempt, Leave::Report), "it was full");
-    assert_eq!(book.free_places(), 1);
+    book.finish(&a.attempt, Leave::Report);
+    assert_eq!((book.free_slots(), book.free_places()), (0, 1), "the queue will take the slot");
+    assert!(book.room_since((0, 0)) && !book.room_since((0, 1)));
     assert_eq!(take(&mut book, "c", 3), FRESH, "a refused attempt may come again");
 }
 

@@ -159,6 +159,12 @@ impl Core {
         }
     }
 
+    /// Whether the memory of outcomes answers an attempt.
+    pub(crate) fn remembers(&self, dispatch: &Dispatch) -> bool {
+        let ledger = lock(self.journal.ledger());
+        ledger.remembered(&memory_key(dispatch), self.clock.monotonic()).is_some()
+    }
+
     /// The report that the memory of outcomes gives, if it does.
     pub(crate) fn remembered(&self, dispatch: &Dispatch) -> Option<Report> {
         let ledger = lock(self.journal.ledger());
@@ -201,7 +207,10 @@ impl Core {
 
     /// A slot's attempt is over, with its report on disk or without one.
     pub(crate) fn leave_slot(self: &Arc<Self>, attempt: &AttemptRef, leave: Leave) {
-        let was_full = lock(&self.book).finish(attempt, leave);
+        let mut book = lock(&self.book);
+        let before = (book.free_slots(), book.free_places());
+        book.finish(attempt, leave);
+        drop(book);
         if leave == Leave::Report {
             // The report may have been acknowledged before the book knew that it was written.
             if !lock(self.journal.ledger()).waits(attempt) {
@@ -210,7 +219,7 @@ impl Core {
             self.outbox.notify_one();
         }
         self.pump();
-        if was_full {
+        if lock(&self.book).room_since(before) {
             self.beat.notify_one();
         }
         self.changed.send_replace(());

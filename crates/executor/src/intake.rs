@@ -141,7 +141,7 @@ fn take(core: &Arc<Core>, round: u64, attempts: Vec<Dispatch>) -> Result<RunAck,
     }
     for dispatch in attempts.into_iter().map(Arc::new) {
         let has_handler = core.handlers.get(&dispatch.handler).is_some();
-        let verdict = match book.offer(&dispatch, has_handler, core.remembered(&dispatch).is_some()) {
+        let verdict = match book.offer(&dispatch, has_handler, core.remembers(&dispatch)) {
             Offer::Accepted { superseded: older } => {
                 superseded.extend(older);
                 RunVerdict::Accepted

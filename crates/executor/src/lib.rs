@@ -17,8 +17,9 @@
 //! the record of its outcome leaves nobody who knows; the handler makes itself idempotent with the
 //! business key that every attempt carries.
 //!
-//! The pure core is [`book`](self) and [`ledger`](self): plain data without clock, disk or socket. The
-//! shells around it act. A program gives [`Service::start`] its [`Options`] and [`Handlers`].
+//! The pure core is the book (what is held) and the ledger (what is remembered): plain data without clock,
+//! disk or socket. The shells around them act. A program gives [`Service::start`] its [`Options`] and
+//! [`Handlers`].
 
 mod attempt;
 mod auth;

@@ -1,0 +1,105 @@
+//! Finding the leader, and what it may say.
+
+use orloj_executor::{Error, Handlers};
+use orloj_wire::protocol::{HeartbeatAck, ReportOutcome};
+
+use crate::support::{Event, Executor, FakeLeader, sleep, within};
+
+fn ack(register: bool, superseded: bool) -> HeartbeatAck {
+    HeartbeatAck { round: 1, register, superseded, stale: Vec::new() }
+}
+
+#[tokio::test]
+async fn a_replica_that_does_not_lead_names_the_one_that_does() {
+    let (follower, leader) = (FakeLeader::start().await, FakeLeader::start().await);
+    follower.not_leader(Some(leader.address.to_string()));
+    let dir = tempfile::tempdir().unwrap();
+    let executor = Executor::start(&follower, dir.path()).await;
+    leader.registered().await;
+    let work = sleep(1);
+    executor.run(std::slice::from_ref(&work)).await;
+    assert_eq!(leader.report(work.attempt.fence).await.outcome, ReportOutcome::Succeeded);
+    assert!(follower.events().is_empty());
+}
+
+#[tokio::test]
+async fn without_a_hint_every_replica_is_tried() {
+    let (dead, follower, leader) =
+        (FakeLeader::start().await, FakeLeader::start().await, FakeLeader::start().await);
+    follower.not_leader(None);
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Executor::options(&dead, dir.path());
+    // Nobody listens on the first: port 1 is never bound by a test.
+    options.replicas =
+        vec!["127.0.0.1:1".to_owned(), follower.address.to_string(), format!("http://{}", leader.address)];
+    let _executor = Executor::start_with(options, Handlers::new()).await;
+    leader.registered().await;
+}
+
+#[tokio::test]
+async fn reports_follow_a_new_leader_that_announces_itself() {
+    let (old, new) = (FakeLeader::start().await, FakeLeader::start().await);
+    let dir = tempfile::tempdir().unwrap();
+    let executor = Executor::start(&old, dir.path()).await;
+    old.registered().await;
+    executor.announce(2, &new).await;
+    let work = sleep(1);
+    let (status, _) = executor.push("/v1/run", &executor.run_body(2, std::slice::from_ref(&work))).await;
+    assert_eq!(status, 200);
+    new.report(work.attempt.fence).await;
+}
+
+#[tokio::test]
+async fn it_registers_again_when_it_is_told_to() {
+    let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
+    leader.ack_next(ack(true, false));
+    let executor = Executor::start(&leader, dir.path()).await;
+    let work = sleep(600_000);
+    executor.run(std::slice::from_ref(&work)).await;
+    leader
+        .wait("a registration after a heartbeat", |event| match event {
+            Event::Register(register) => Some(register.clone()),
+            _ => None,
+        })
+        .await;
+    within("two registrations", async {
+        while leader.events().iter().filter(|event| matches!(event, Event::Register(_))).count() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_superseded_executor_stops_everything_with_an_error() {
+    let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
+    let mut options = Executor::options(&leader, dir.path());
+    options.heartbeat_ms = Some(100);
+    let executor = Executor::start_with(options, Handlers::new()).await;
+    leader.registered().await;
+    executor.run(&[sleep(600_000)]).await;
+    leader.ack_next(ack(false, true));
+    let end = within("the end", executor.handle.stopped()).await;
+    assert!(matches!(end, Err(Error::Superseded { id }) if id == "e1"));
+    assert!(leader.reports().is_empty());
+}
+
+#[tokio::test]
+async fn stale_attempts_of_a_registration_are_stopped() {
+    let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
+    let mut options = Executor::options(&leader, dir.path());
+    options.heartbeat_ms = Some(100);
+    let executor = Executor::start_with(options, Handlers::new()).await;
+    leader.registered().await;
+    let work = sleep(600_000);
+    executor.run(std::slice::from_ref(&work)).await;
+    leader.stale_at_registration(work.attempt.clone());
+    leader.ack_next(ack(true, false));
+    within("it to be forgotten", async {
+        while !executor.announce(1, &leader).await.holding.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(leader.reports().is_empty());
+}
