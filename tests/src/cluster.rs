@@ -127,17 +127,8 @@ impl Cluster {
         let alone = turn().lock_owned().await;
         let dir = tempfile::Builder::new().prefix("orloj-test-").tempdir().expect("a folder for the cluster");
         let (supervisor, ready) = supervise(dir.path(), &setup).await;
-        let mut processes = BTreeMap::new();
-        for replica in &ready.replicas {
-            let name = format!("replica-{}", replica.id);
-            processes.insert(name, Process { word: "server", pid: replica.pid, child: None });
-        }
-        for executor in &ready.executors {
-            let name = executor.id.clone();
-            processes
-                .insert(name.clone(), Process { word: "executor", pid: executor.pid, child: None });
-        }
-        Cluster { ready, processes: Mutex::new(processes), supervisor, dir: Some(dir), _alone: alone }
+        let processes = Mutex::new(processes(&ready));
+        Cluster { ready, processes, supervisor, setup, dir: Some(dir), _alone: alone }
     }
 
     /// Sends the supervisor SIGTERM, waits until it and every child have ended, and returns how it ended.
@@ -344,7 +335,7 @@ impl Cluster {
 
     /// The debug probe of a replica, or `None` when it does not answer.
     pub async fn probe(&self, place: usize) -> Option<serde_json::Value> {
-        let url = format!("http://{}/debug/probe", self.ready.replicas[place].internal);
+        let url = format!("{}/debug/probe", self.ready.replicas[place].api);
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build().ok()?;
         http.get(url).send().await.ok()?.error_for_status().ok()?.json().await.ok()
     }
@@ -353,7 +344,8 @@ impl Cluster {
 fn processes(ready: &Ready) -> BTreeMap<String, Process> {
     let process = |word, pid| Process { word, pid, child: None };
     let replicas = ready.replicas.iter();
-    let replicas = replicas.map(|replica| (format!("replica-{}", replica.id), process("server", replica.pid)));
+    let replicas =
+        replicas.map(|replica| (format!("replica-{}", replica.id), process("server", replica.pid)));
     let executors = ready.executors.iter();
     let executors = executors.map(|executor| (executor.id.clone(), process("executor", executor.pid)));
     replicas.chain(executors).collect()

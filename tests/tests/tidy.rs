@@ -45,7 +45,7 @@ fn vendor_names_have_one_home() {
 
 #[test]
 fn files_and_functions_are_short() {
-    report(gather(all_source(), |_, text| length::check(text)));
+    report(gather(all_source(), length::check));
 }
 
 #[test]

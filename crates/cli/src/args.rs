@@ -294,11 +294,16 @@ mod tests {
     #[test]
     fn an_executor_is_run_or_looked_after() {
         let run = parse("orloj executor --config e.toml").unwrap();
-        assert!(matches!(run.command, Command::Executor(ExecutorArgs { config: Some(_), command: None, .. })));
+        assert!(matches!(
+            run.command,
+            Command::Executor(ExecutorArgs { config: Some(_), command: None, .. })
+        ));
         let list = parse("orloj executor list --json").unwrap();
         assert!(list.json);
         let wanted = Some(ExecutorCommand::List);
-        assert!(matches!(list.command, Command::Executor(args) if args.command.is_some() == wanted.is_some()));
+        assert!(
+            matches!(list.command, Command::Executor(args) if args.command.is_some() == wanted.is_some())
+        );
         assert!(parse("orloj executor").is_err());
         assert!(parse("orloj executor --config e.toml list").is_err());
     }

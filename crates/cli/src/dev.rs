@@ -72,7 +72,10 @@ fn lock(layout: &Layout) -> anyhow::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => {
-            bail!("another orloj dev runs on the folder {}: stop it, or give another --dir", layout.dir().display())
+            bail!(
+                "another orloj dev runs on the folder {}: stop it, or give another --dir",
+                layout.dir().display()
+            )
         }
         Err(fs::TryLockError::Error(error)) => Err(error).context("cannot lock the folder"),
     }
@@ -149,7 +152,12 @@ impl Cluster {
     }
 
     /// Says that a child has ended, and starts it again where that was asked for.
-    async fn deal_with(&self, ended: Ended, fleet: &mut Fleet, stop: &CancellationToken) -> Result<(), Failure> {
+    async fn deal_with(
+        &self,
+        ended: Ended,
+        fleet: &mut Fleet,
+        stop: &CancellationToken,
+    ) -> Result<(), Failure> {
         let member = &fleet.members()[ended.index];
         eprintln!("{} ended: {}", member.spec.name, ended.status);
         if !self.restart {

@@ -33,7 +33,11 @@ impl Principal {
             Principal::Admin => true,
             Principal::Either => env::var_os("ORLOJ_ADMIN_KEY").is_some(),
         };
-        if admin { ("ORLOJ_ADMIN_KEY", "ORLOJ_ADMIN_SECRET") } else { ("ORLOJ_ACCESS_KEY", "ORLOJ_SECRET_KEY") }
+        if admin {
+            ("ORLOJ_ADMIN_KEY", "ORLOJ_ADMIN_SECRET")
+        } else {
+            ("ORLOJ_ACCESS_KEY", "ORLOJ_SECRET_KEY")
+        }
     }
 }
 

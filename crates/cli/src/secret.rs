@@ -73,7 +73,10 @@ mod tests {
     fn keys_have_their_form_and_differ() {
         let id = new_key_id("ak_");
         assert_eq!(id.len(), 23);
-        assert!(id[3..].bytes().all(|byte| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(&byte)), "{id}");
+        assert!(
+            id[3..].bytes().all(|byte| byte.is_ascii_uppercase() || (b'2'..=b'7').contains(&byte)),
+            "{id}"
+        );
         let secret = new_secret("sk_");
         assert_eq!(secret.len(), 46);
         assert_ne!(secret, new_secret("sk_"));

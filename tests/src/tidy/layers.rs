@@ -113,6 +113,7 @@ pub const HOMES: &[Home] = &[
         vendor: "rocksdb",
         paths: &[
             "crates/raft-store/src/db",
+            "crates/raft-store/src/error.rs",
             "crates/raft-store/src/log",
             "crates/raft-store/src/machine",
             "crates/raft-store/src/snapshot",

@@ -18,7 +18,13 @@ pub fn code_only(text: &str) -> String {
                 }
             },
             b'"' => string_end(bytes, at),
-            b'\'' => char_end(bytes, at).unwrap_or(at + 1),
+            b'\'' => match char_end(bytes, at) {
+                Some(end) => end,
+                None => {
+                    at += 1;
+                    continue;
+                }
+            },
             _ => {
                 at += 1;
                 continue;

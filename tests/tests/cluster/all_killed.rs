@@ -39,8 +39,15 @@ async fn nothing_acknowledged_is_missing_after_all_replicas_died_figures() {
         assert_eq!((history.len(), tasks.len()), (count, count));
         assert_eq!(history.doubled(), Vec::<&String>::new());
         let faults: Vec<String> = tasks.iter().flat_map(faults).collect();
-        assert!(faults.is_empty(), "{} faults, for instance {:?}", faults.len(), &faults[..faults.len().min(3)]);
+        assert!(
+            faults.is_empty(),
+            "{} faults, for instance {:?}",
+            faults.len(),
+            &faults[..faults.len().min(3)]
+        );
         let view = cluster.agree(3).await;
-        println!("figures: round {round}: all killed after {at} of {count}, answering after {back:?}, {view:?}");
+        println!(
+            "figures: round {round}: all killed after {at} of {count}, answering after {back:?}, {view:?}"
+        );
     }
 }

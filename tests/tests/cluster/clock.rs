@@ -69,7 +69,10 @@ async fn a_step_of_the_wall_clock_neither_bursts_nor_stalls() {
         let granted = task.attempts.as_ref().unwrap()[0].granted_at.0;
         assert!(granted >= task.due_at.0 && granted < task.due_at.0 + 2 * HOUR_MS, "{task:?}");
     }
-    bounded_per_tick(&cluster, tasks.iter().map(|task| task.attempts.as_ref().unwrap()[0].granted_at.0).collect());
+    bounded_per_tick(
+        &cluster,
+        tasks.iter().map(|task| task.attempts.as_ref().unwrap()[0].granted_at.0).collect(),
+    );
 }
 
 /// Steps the wall clock of every replica, and waits until they show it.
@@ -94,9 +97,10 @@ async fn work(cluster: &Cluster, name: &str) -> Vec<orloj_wire::rest::Task> {
 fn bounded_per_tick(_cluster: &Cluster, mut granted: Vec<i64>) {
     const PER_TICK: usize = 512;
     granted.sort_unstable();
-    let densest = granted.iter().enumerate().map(|(at, first)| {
-        granted[at..].iter().take_while(|instant| **instant < first + 10).count()
-    });
+    let densest = granted
+        .iter()
+        .enumerate()
+        .map(|(at, first)| granted[at..].iter().take_while(|instant| **instant < first + 10).count());
     let densest = densest.max().unwrap_or(0);
     println!("figures: at most {densest} grants in 10 ms after the step forward");
     assert!(densest <= PER_TICK, "{densest} grants in one tick");

@@ -45,7 +45,10 @@ async fn delayed_tasks_run_on_time_figures() {
     };
     let started = lateness(|attempt| attempt.started_at);
     println!("figures: {count} tasks over {spread_ms} ms, from due to started, in ms: {started}");
-    println!("figures: the same, from due to granted, in ms: {}", lateness(|attempt| Some(attempt.granted_at)));
+    println!(
+        "figures: the same, from due to granted, in ms: {}",
+        lateness(|attempt| Some(attempt.granted_at))
+    );
     assert!(started.min() >= 0, "a task ran {} ms early", -started.min());
 }
 
@@ -54,7 +57,8 @@ async fn tasks_of_next_year_cost_the_wheel_nothing_figures() {
     let count = pick(2_000, 50_000);
     let cluster = Cluster::start(Setup::default()).await;
     let leader = cluster.leader().await;
-    let wheel = async || cluster.probe(leader).await.expect("the leader's probe answers")["wheel"].as_u64();
+    let wheel =
+        async || cluster.probe(leader).await.expect("the leader's probe answers")["wheelSize"].as_u64();
     let (timers, bytes) = (wheel().await, memory(cluster.pid(&cluster.replica(leader))));
     let make = |_: &str, _| {
         let mut task = Submit::new("echo", serde_json::json!({}));
@@ -64,7 +68,10 @@ async fn tasks_of_next_year_cost_the_wheel_nothing_figures() {
     let history = Load::new(cluster.client(), "year", make).callers(32).start(count).finish().await;
     assert_eq!(history.len(), count);
     let after = memory(cluster.pid(&cluster.replica(leader)));
-    println!("figures: {count} tasks of next year: {} KiB more in the leader", after.saturating_sub(bytes) / 1024);
+    println!(
+        "figures: {count} tasks of next year: {} KiB more in the leader",
+        after.saturating_sub(bytes) / 1024
+    );
     assert!(timers.is_some(), "the probe shows the wheel");
     assert_eq!(wheel().await, timers, "timers for tasks of next year");
     let now = cluster.client().submit(&Submit::new("echo", serde_json::json!({})), None).await.unwrap();

@@ -128,6 +128,9 @@ async fn late_reports_of_a_stopped_executor_are_refused() {
     assert!(faults.is_empty(), "{faults:?}");
     for task in &before {
         let now = after.iter().find(|now| now.task_id == task.task_id).unwrap();
-        assert_eq!((&now.status, &now.result, now.finished_at), (&task.status, &task.result, task.finished_at));
+        assert_eq!(
+            (&now.status, &now.result, now.finished_at),
+            (&task.status, &task.result, task.finished_at)
+        );
     }
 }

@@ -35,22 +35,34 @@ async fn a_shell_task_runs_through_every_replica() {
     let list = orloj(&cluster, 1, &["task", "list", "--json"]);
     let tasks: Vec<Value> = serde_json::from_str(&stdout(&list)).unwrap();
     assert_eq!(tasks.len(), 3);
-    let status: Value = serde_json::from_str(&stdout(&orloj(&cluster, 2, &["cluster", "status", "--json"]))).unwrap();
+    let status: Value =
+        serde_json::from_str(&stdout(&orloj(&cluster, 2, &["cluster", "status", "--json"]))).unwrap();
     assert_eq!(status["members"].as_array().unwrap().len(), 3, "{status}");
-    let executors: Value = serde_json::from_str(&stdout(&orloj(&cluster, 0, &["executor", "list", "--json"]))).unwrap();
+    let executors: Value =
+        serde_json::from_str(&stdout(&orloj(&cluster, 0, &["executor", "list", "--json"]))).unwrap();
     assert_eq!(executors["executors"].as_array().unwrap().len(), 2, "{executors}");
     the_command_says_what_went_wrong(&cluster);
 }
 
 fn the_command_says_what_went_wrong(cluster: &Cluster) {
     let fail = json!({"message": "no", "retryable": false}).to_string();
-    let failed = orloj(cluster, 0, &["task", "submit", "fail", "--params", &fail, "--retries", "0", "--wait"]);
+    let failed =
+        orloj(cluster, 0, &["task", "submit", "fail", "--params", &fail, "--retries", "0", "--wait"]);
     assert_eq!(failed.status.code(), Some(1), "{failed:?}");
     let unknown = orloj(cluster, 0, &["task", "get", "tsk_AAECAwQFBgcICQoLDA0ODw"]);
     assert_eq!(unknown.status.code(), Some(5), "{unknown:?}");
     let refused = orloj(cluster, 0, &["task", "submit", "no-such-handler"]);
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
-    let slow = ["task", "submit", "sleep", "--params", "{\"durationMs\":60000}", "--wait", "--wait-timeout-ms", "100"];
+    let slow = [
+        "task",
+        "submit",
+        "sleep",
+        "--params",
+        "{\"durationMs\":60000}",
+        "--wait",
+        "--wait-timeout-ms",
+        "100",
+    ];
     assert_eq!(orloj(cluster, 0, &slow).status.code(), Some(6));
     let keyless = Command::new(binary()).args(["task", "list"]).env_clear().output().unwrap();
     assert_eq!(keyless.status.code(), Some(2), "{keyless:?}");

@@ -56,7 +56,8 @@ async fn one_round(cluster: &Cluster, round: usize, count: usize, at: usize) -> 
     check(&history, &tasks, count, &prints);
     cluster.start_again(&leader, &[]);
     cluster.all_answer().await;
-    let granted = tasks.iter().flat_map(|task| task.attempts.iter().flatten()).map(|attempt| attempt.granted_at.0);
+    let granted =
+        tasks.iter().flat_map(|task| task.attempts.iter().flatten()).map(|attempt| attempt.granted_at.0);
     granted.filter(|at| *at > killed_at).min().expect("something was granted after the kill") - killed_at
 }
 
@@ -68,7 +69,8 @@ fn check(history: &History, tasks: &[Task], count: usize, prints: &Footprints) {
     for (key, task) in history.tasks() {
         let runs = prints.runs(key);
         // No executor died, so no handler had a reason to run again.
-        let number: usize = key.rsplit('-').next().and_then(|text| text.parse().ok()).expect("a numbered key");
+        let number: usize =
+            key.rsplit('-').next().and_then(|text| text.parse().ok()).expect("a numbered key");
         let wanted = usize::from(number.is_multiple_of(FOOTPRINT_EVERY));
         assert_eq!(runs, wanted, "{key} ({task}) ran {runs} times");
     }

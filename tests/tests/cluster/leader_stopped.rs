@@ -50,6 +50,7 @@ async fn a_leader_that_was_stopped_hands_nothing_out() {
     }
     let after = cluster.agree(3).await;
     assert!(after.round > before.round, "no new round: {before:?} {after:?}");
-    let newest = tasks.iter().flat_map(|task| task.attempts.iter().flatten()).map(|attempt| attempt.round).max();
+    let newest =
+        tasks.iter().flat_map(|task| task.attempts.iter().flatten()).map(|attempt| attempt.round).max();
     assert_eq!(newest, Some(after.round), "the new round is in force");
 }

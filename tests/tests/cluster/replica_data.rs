@@ -14,7 +14,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SHORT_LOG: [&str; 2] = ["store.snapshot.log-bytes=200000", "store.snapshot.keep-log-entries=50"];
 
 fn load(cluster: &Cluster, name: &str) -> Running {
-    let make = |_: &str, number| Submit::new("echo", serde_json::json!({ "number": number, "fill": "x".repeat(500) }));
+    let make = |_: &str, number| {
+        Submit::new("echo", serde_json::json!({ "number": number, "fill": "x".repeat(500) }))
+    };
     Load::new(cluster.client(), name, make).callers(4).start(usize::MAX)
 }
 
@@ -62,7 +64,12 @@ async fn a_replica_without_its_data_joins_under_a_new_identity() {
 }
 
 /// The old data comes back at the old address. It must neither vote nor become a member again.
-async fn the_old_identity_is_refused(cluster: &Cluster, place: usize, aside: &std::path::Path, new_id: Option<u64>) {
+async fn the_old_identity_is_refused(
+    cluster: &Cluster,
+    place: usize,
+    aside: &std::path::Path,
+    new_id: Option<u64>,
+) {
     let (name, replica) = (cluster.replica(place), cluster.ready().replicas[place].clone());
     cluster.kill(&name).await;
     let new_data = cluster.dir().join("new-data");
@@ -79,7 +86,10 @@ async fn the_old_identity_is_refused(cluster: &Cluster, place: usize, aside: &st
     assert!(view.members.iter().all(|member| member.id != replica.id), "{view:?}");
     assert_eq!((view.leader, view.term), (before.leader, before.term), "the old identity forced an election");
     let member = view.members.iter().find(|member| Some(member.id) == new_id);
-    assert!(member.is_some_and(|member| member.applied_index.is_none()), "old data answers as the new id: {view:?}");
+    assert!(
+        member.is_some_and(|member| member.applied_index.is_none()),
+        "old data answers as the new id: {view:?}"
+    );
     // With its own data the replica is welcome.
     cluster.kill(&name).await;
     fs::rename(&replica.dir, cluster.dir().join("old-data")).unwrap();

@@ -44,7 +44,8 @@ pub fn write(layout: &Layout, plan: &Plan, keys: &Keys, wishes: &Wishes<'_>) -> 
 
 /// Sets one option, whose key may lead through tables.
 fn set(config: &mut Table, option: &str) -> anyhow::Result<()> {
-    let (key, value) = option.split_once('=').with_context(|| format!("--set {option:?} is not KEY=VALUE"))?;
+    let (key, value) =
+        option.split_once('=').with_context(|| format!("--set {option:?} is not KEY=VALUE"))?;
     // What is no TOML value is taken as text, so that quotes can be left out.
     let line = format!("value = {value}").parse::<Table>();
     let value = line.ok().and_then(|mut line| line.remove("value")).unwrap_or_else(|| text(value));
@@ -92,7 +93,9 @@ fn server_secrets(keys: &Keys) -> Table {
 fn server(layout: &Layout, plan: &Plan, replica: &Replica) -> anyhow::Result<Table> {
     let member = |member: &Replica| {
         let id = Value::Integer(i64::try_from(member.id)?);
-        anyhow::Ok(table([("id", id), ("internal", text(member.internal())), ("api", text(member.api()))]).into())
+        anyhow::Ok(
+            table([("id", id), ("internal", text(member.internal())), ("api", text(member.api()))]).into(),
+        )
     };
     let members: anyhow::Result<Vec<Value>> = plan.replicas.iter().map(member).collect();
     let store = table([
@@ -173,10 +176,12 @@ mod tests {
         let plan = Plan::load_or_make(&layout, Wish { base_port: Some(0), ..Wish::default() }).unwrap();
         let keys = Keys::load_or_make(&layout).unwrap();
         write(&layout, &plan, &keys, &Wishes::default()).unwrap();
-        let names = plan.replicas.iter().map(Replica::name).chain(plan.executors.iter().map(|one| one.id.clone()));
+        let names =
+            plan.replicas.iter().map(Replica::name).chain(plan.executors.iter().map(|one| one.id.clone()));
         for name in names {
             let config = std::fs::read_to_string(layout.config(&name)).unwrap();
-            for secret in [&keys.secret_key, &keys.admin_secret, &keys.cluster_secret, &keys.executor_secret] {
+            for secret in [&keys.secret_key, &keys.admin_secret, &keys.cluster_secret, &keys.executor_secret]
+            {
                 assert!(!config.contains(secret.as_str()), "{name}");
             }
         }

@@ -129,8 +129,8 @@ impl Fleet {
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", spec.name))?;
-        self.members[index].pid = child.id();
-        let name = spec.name.clone();
+        let (name, pid) = (spec.name.clone(), child.id());
+        self.members[index].pid = pid;
         self.exits.spawn(async move {
             match child.wait().await {
                 Ok(status) => Ended { index, status },
@@ -174,19 +174,16 @@ impl Fleet {
             if timeout_at(deadline, self.next_end()).await.is_err() {
                 for member in self.members.iter().filter(|member| member.spec.role == role) {
                     if let Some(pid) = member.pid {
-                        eprintln!("{} (pid {pid}) did not stop within {patience:?}: killed", member.spec.name);
+                        eprintln!(
+                            "{} (pid {pid}) did not stop within {patience:?}: killed",
+                            member.spec.name
+                        );
                     }
                 }
                 break;
             }
         }
         self.kill(role).await;
-    }
-
-    /// Kills every child at once.
-    pub async fn kill_all(&mut self) {
-        self.kill(Role::Executor).await;
-        self.kill(Role::Server).await;
     }
 
     async fn kill(&mut self, role: Role) {

@@ -129,7 +129,10 @@ impl Plan {
     }
 
     fn check_wish(&self, wish: Wish, layout: &Layout) -> anyhow::Result<()> {
-        let asked = [("replicas", wish.replicas, self.replicas.len()), ("executors", wish.executors, self.executors.len())];
+        let asked = [
+            ("replicas", wish.replicas, self.replicas.len()),
+            ("executors", wish.executors, self.executors.len()),
+        ];
         for (option, wanted, have) in asked {
             if wanted.is_some_and(|wanted| usize::from(wanted) != have) {
                 bail!(
@@ -152,7 +155,11 @@ impl Plan {
 }
 
 fn within(option: &str, value: u8, low: u8, high: u8) -> anyhow::Result<u8> {
-    if (low..=high).contains(&value) { Ok(value) } else { bail!("--{option} {value} is outside {low}-{high}") }
+    if (low..=high).contains(&value) {
+        Ok(value)
+    } else {
+        bail!("--{option} {value} is outside {low}-{high}")
+    }
 }
 
 /// Where the ports come from.
@@ -307,7 +314,9 @@ mod tests {
     #[test]
     fn numbers_out_of_bounds_are_named() {
         let (_dir, layout) = layout();
-        for wish in [Wish { replicas: Some(0), ..Wish::default() }, Wish { executors: Some(51), ..Wish::default() }] {
+        for wish in
+            [Wish { replicas: Some(0), ..Wish::default() }, Wish { executors: Some(51), ..Wish::default() }]
+        {
             let error = Plan::load_or_make(&layout, wish).unwrap_err().to_string();
             assert!(error.contains("is outside"), "{error}");
         }

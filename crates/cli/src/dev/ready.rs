@@ -135,7 +135,8 @@ pub fn print(layout: &Layout, plan: &Plan, keys: &Keys, fleet: &Fleet) -> anyhow
     for member in fleet.members() {
         let name = &member.spec.name;
         let replica = plan.replicas.iter().find(|replica| replica.name() == *name).map(Replica::api);
-        let executor = plan.executors.iter().find(|executor| executor.id == *name).map(|executor| executor.address());
+        let executor =
+            plan.executors.iter().find(|executor| executor.id == *name).map(|executor| executor.address());
         table.add_row([
             name.clone(),
             member.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
@@ -145,7 +146,8 @@ pub fn print(layout: &Layout, plan: &Plan, keys: &Keys, fleet: &Fleet) -> anyhow
     }
     output::print(&table)?;
     let urls: Vec<String> = plan.replicas.iter().map(Replica::api).collect();
-    let program = std::env::current_exe().map_or_else(|_| "orloj".to_owned(), |path| path.display().to_string());
+    let program =
+        std::env::current_exe().map_or_else(|_| "orloj".to_owned(), |path| path.display().to_string());
     output::line(&format!(
         "
 Ready. In another shell:

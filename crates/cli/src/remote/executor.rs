@@ -32,8 +32,17 @@ async fn list(json: bool) -> Outcome {
         output::json(&list)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table =
-        output::table(["executor", "state", "address", "slots", "free", "queued", "cpu %", "heartbeat", "handlers"]);
+    let mut table = output::table([
+        "executor",
+        "state",
+        "address",
+        "slots",
+        "free",
+        "queued",
+        "cpu %",
+        "heartbeat",
+        "handlers",
+    ]);
     for executor in &list.executors {
         let text = |value: Option<u32>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
         table.add_row([

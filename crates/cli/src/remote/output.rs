@@ -37,7 +37,7 @@ pub fn json(value: &impl Serialize) -> std::io::Result<()> {
 /// A table with these headings.
 pub fn table<const N: usize>(headings: [&str; N]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(headings.map(str::to_uppercase));
     table
 }

@@ -112,7 +112,8 @@ fn instant(option: &str, text: Option<&str>) -> anyhow::Result<Option<Time>> {
 fn labels(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut labels = BTreeMap::new();
     for text in given {
-        let (name, value) = text.split_once('=').with_context(|| format!("--label {text:?} is not NAME=VALUE"))?;
+        let (name, value) =
+            text.split_once('=').with_context(|| format!("--label {text:?} is not NAME=VALUE"))?;
         if labels.insert(name.to_owned(), value.to_owned()).is_some() {
             bail!("--label {name:?} is given twice");
         }
@@ -210,7 +211,8 @@ fn show(task: &Task, json: bool) -> std::io::Result<()> {
         Some(message) => format!("{}: {message}", error.code),
         None => error.code.clone(),
     });
-    let progress = task.progress.as_ref().map(|at| format!("{} % {}", at.percent, at.note).trim_end().to_owned());
+    let progress =
+        task.progress.as_ref().map(|at| format!("{} % {}", at.percent, at.note).trim_end().to_owned());
     let last = task.attempts.as_ref().and_then(|attempts| attempts.last());
     output::fields(&[
         ("task", Some(task.task_id.clone())),

@@ -141,7 +141,9 @@ mod tests {
 
     #[test]
     fn keys_and_limits_are_read() {
-        let key = format!("[[callers]]\nid = 'a'\naccess-key = 'ak_A'\nsecret-key = '{LONG}'\nsubmits-per-s = 50.0");
+        let key = format!(
+            "[[callers]]\nid = 'a'\naccess-key = 'ak_A'\nsecret-key = '{LONG}'\nsubmits-per-s = 50.0"
+        );
         let secrets = parse(&file(&key)).unwrap();
         assert!(format!("{secrets:?}").contains("1 access key"), "{secrets:?}");
         let parsed: File = toml::from_str(&file(&key)).unwrap();
@@ -154,8 +156,12 @@ mod tests {
         let short = error_of("cluster-secret = 'tiny-secret'\nexecutor-secret = 'x'");
         assert!(short.contains("-secret has") && !short.contains("tiny"), "{short}");
         let unknown = error_of(&file("[[callers]]\nid = 'a'\naccess-key = 'ak_A'\nsecret = 'hush-hush'"));
-        assert!(unknown.contains("secret") && unknown.contains("line") && !unknown.contains("hush"), "{unknown}");
-        let name = error_of(&file(&format!("[[callers]]\nid = 'a b'\naccess-key = 'ak_A'\nsecret-key = '{LONG}'")));
+        assert!(
+            unknown.contains("secret") && unknown.contains("line") && !unknown.contains("hush"),
+            "{unknown}"
+        );
+        let name =
+            error_of(&file(&format!("[[callers]]\nid = 'a b'\naccess-key = 'ak_A'\nsecret-key = '{LONG}'")));
         assert!(name.contains("a b"), "{name}");
         let twice = format!("[[admins]]\naccess-key = 'adk_A'\nsecret-key = '{LONG}'\n");
         let twice = error_of(&file(&twice.repeat(2)));

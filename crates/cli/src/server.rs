@@ -1,0 +1,265 @@
+//! `orloj server`: wires one scheduler replica together, and takes it apart in order.
+//!
+//! ```text
+//!  public listener ─▶ api ─▶ scheduler (on the leader) ─▶ executors
+//!  internal listener ─▶ api ─▶ store ◀─ transport ─▶ peers
+//! ```
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use orloj_api::{Api, Bounds, Parts, internal_router, peer, public_router, serve};
+use orloj_model::time::{Clock, ClusterClock};
+use orloj_raft_store::http::HttpTransport;
+use orloj_raft_store::{MemberInfo, Store};
+use orloj_scheduler::Service;
+use orloj_scheduler::link::HttpLink;
+use orloj_wire::clock::SystemClock;
+use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::ServerArgs;
+use crate::config::{check_plaintext, load};
+use crate::exit::{Failure, Outcome};
+use crate::process::{end_with_parent, stop_token};
+use crate::remote::output;
+use crate::telemetry;
+
+mod secrets;
+
+use secrets::Secrets;
+
+/// The configuration file of a replica.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen for callers, `host:port`. Default: host and port of `store.api`.
+    pub listen: Option<String>,
+    /// Where to listen for replicas and executors, `host:port`. Default: `store.internal`.
+    pub listen_internal: Option<String>,
+    /// The file with keys and secrets, mode 0600. Required.
+    pub secrets_file: PathBuf,
+    /// What callers sign for: names the environment, 1-64 of `[a-z0-9.-]`. Default: `default`.
+    pub audience: Option<String>,
+    /// Whether `GET /debug/probe` answers on the public listener. Default: no.
+    pub debug_probe: bool,
+    /// The replicated store.
+    pub store: orloj_raft_store::Options,
+    /// The leader's loop.
+    pub scheduler: orloj_scheduler::Options,
+}
+
+/// From the signal to the hand-over of the leadership, at most.
+const TRANSFER_PATIENCE: Duration = Duration::from_secs(3);
+/// For each part to end after it was told to.
+const PART_PATIENCE: Duration = Duration::from_secs(6);
+
+impl Config {
+    /// Reads and checks a configuration file.
+    ///
+    /// # Errors
+    /// What is wrong, with key and value.
+    pub fn load(path: &Path) -> Result<Config, Failure> {
+        let config: Config = load(path)?;
+        let shown = || format!("configuration file {}", path.display());
+        config.check().with_context(shown).map_err(Failure::usage)?;
+        Ok(config)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        self.store.check().context("[store]")?;
+        self.scheduler.check().map_err(|error| anyhow!("[scheduler] {error}"))?;
+        let audience = self.audience();
+        let fits =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
+        if !(1..=64).contains(&audience.len()) || !audience.bytes().all(fits) {
+            anyhow::bail!("audience = {audience:?}: must be 1-64 of [a-z0-9.-]");
+        }
+        if self.secrets_file.as_os_str().is_empty() {
+            anyhow::bail!("secrets-file is missing: it holds the keys of callers and the cluster's secrets");
+        }
+        Ok(())
+    }
+
+    fn audience(&self) -> &str {
+        self.audience.as_deref().unwrap_or("default")
+    }
+
+    fn listen(&self) -> &str {
+        let api = self.store.api.as_str();
+        let host = api.strip_prefix("http://").or_else(|| api.strip_prefix("https://")).unwrap_or(api);
+        self.listen.as_deref().unwrap_or(host)
+    }
+
+    fn listen_internal(&self) -> &str {
+        self.listen_internal.as_deref().unwrap_or(&self.store.internal)
+    }
+}
+
+/// Runs the replica; returns once it has stopped in order.
+///
+/// # Errors
+/// A configuration that cannot be used, storage or listeners that cannot be had, a storage fault.
+pub fn run(args: &ServerArgs) -> Outcome {
+    let config = Config::load(&args.config)?;
+    let plaintext = |option, address| check_plaintext(option, address, args.insecure_plaintext);
+    plaintext("listen", config.listen()).map_err(Failure::usage)?;
+    plaintext("listen-internal", config.listen_internal()).map_err(Failure::usage)?;
+    if args.run.print_config {
+        let text = toml::to_string_pretty(&config).context("cannot show the configuration")?;
+        output::raw(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let secrets = Secrets::load(&config.secrets_file).map_err(Failure::usage)?;
+    telemetry::init(args.run.log_format).map_err(Failure::usage)?;
+    if let Some(parent) = args.run.exit_with_parent {
+        end_with_parent(parent)?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(serve_replica(config, secrets));
+    runtime.shutdown_timeout(PART_PATIENCE);
+    served?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
+    let stop = stop_token().context("cannot handle signals")?;
+    // The listeners first: a port that is taken must not cost a start of the storage.
+    let public = bind("listen", config.listen()).await?;
+    let internal = bind("listen-internal", config.listen_internal()).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let transport = HttpTransport::new(peer::signer(secrets.cluster.clone(), Arc::clone(&clock)), false)?;
+    let store = Store::open(config.store.clone(), Arc::new(transport), Arc::clone(&clock)).await?;
+    tracing::info!(node = ?store.status().id, api = %config.store.api, internal = %config.store.internal, "replica started");
+    let ends = CancellationToken::new();
+    let parts = Running::start(&config, secrets, &store, clock, (public, internal), &ends)?;
+    let mut fatal = store.fatal();
+    let failure = tokio::select! {
+        () = stop.cancelled() => None,
+        reason = fatal.wait_for(Option::is_some) => {
+            Some(reason.ok().and_then(|reason| reason.clone()).unwrap_or_else(|| "the store is gone".to_owned()))
+        }
+    };
+    if failure.is_none() {
+        hand_over(&store).await;
+    }
+    ends.cancel();
+    let scheduling = parts.stop(&store).await;
+    match failure {
+        Some(reason) => Err(anyhow!(reason).context("the replica must stop")),
+        None => scheduling,
+    }
+}
+
+async fn bind(option: &str, address: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("{option} = {address:?}: cannot listen"))
+}
+
+/// The parts of a replica that run by themselves.
+struct Running {
+    scheduler: JoinHandle<Result<(), String>>,
+    public: JoinHandle<()>,
+    internal: JoinHandle<()>,
+    /// Ends the internal listener, which peers need until this node has handed over and stopped.
+    internal_ends: CancellationToken,
+}
+
+impl Running {
+    fn start(
+        config: &Config,
+        secrets: Secrets,
+        store: &Store,
+        clock: Arc<dyn Clock>,
+        (public, internal): (TcpListener, TcpListener),
+        ends: &CancellationToken,
+    ) -> anyhow::Result<Running> {
+        let mut registry = Registry::default();
+        let link = HttpLink::new(peer::REPLICA.to_owned(), secrets.executors, Arc::clone(&clock))?;
+        let scheduler = Service::new(
+            store.clone(),
+            Arc::new(link),
+            ClusterClock::new(Arc::clone(&clock)),
+            config.scheduler.clone(),
+            orloj_scheduler::metrics::Metrics::register(&mut registry),
+        );
+        let parts = Parts {
+            options: orloj_api::Options {
+                audience: config.audience().to_owned(),
+                cluster_secret: secrets.cluster,
+                internal: config.store.internal.clone(),
+                debug_probe: config.debug_probe,
+            },
+            keyring: secrets.keyring,
+            backend: Arc::new(store.clone()),
+            leader: Arc::new(scheduler.handle()),
+            clock,
+            metrics: orloj_api::Metrics::register(&mut registry),
+        };
+        let api = Api::start(parts, ends.clone())?;
+        let internal_ends = CancellationToken::new();
+        let public_router = public_router(api.clone(), Arc::new(registry));
+        Ok(Running {
+            scheduler: tokio::spawn(scheduler.run(ends.clone())),
+            public: tokio::spawn(serve(public, public_router, Bounds::PUBLIC, ends.clone())),
+            internal: tokio::spawn(serve(
+                internal,
+                internal_router(api),
+                Bounds::INTERNAL,
+                internal_ends.clone(),
+            )),
+            internal_ends,
+        })
+    }
+
+    /// Waits for the callers' requests and the leader's loop, then stops the store and the internal listener.
+    async fn stop(self, store: &Store) -> anyhow::Result<()> {
+        let scheduling = ended("scheduler", self.scheduler).await;
+        ended("public listener", self.public).await;
+        within("store", store.shutdown()).await;
+        self.internal_ends.cancel();
+        ended("internal listener", self.internal).await;
+        match scheduling {
+            Some(Err(reason)) => Err(anyhow!(reason).context("the scheduler failed")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Moves the leadership to another voter, so that the cluster does not wait for an election.
+async fn hand_over(store: &Store) {
+    if !store.leadership().borrow().leading {
+        return;
+    }
+    let own = store.status().id;
+    let others = store.members().into_iter().filter(|member| member.voter && Some(member.id) != own);
+    for MemberInfo { id, .. } in others {
+        match timeout(TRANSFER_PATIENCE, store.transfer_leader(id)).await {
+            Ok(Ok(())) => return tracing::info!(to = id, "leadership handed over"),
+            Ok(Err(error)) => tracing::warn!(%error, to = id, "the leadership was not handed over"),
+            Err(_) => tracing::warn!(to = id, "the leadership was not handed over in time"),
+        }
+    }
+}
+
+async fn ended<T>(part: &str, handle: JoinHandle<T>) -> Option<T> {
+    match within(part, handle).await? {
+        Ok(value) => Some(value),
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+async fn within<T>(part: &str, work: impl Future<Output = T>) -> Option<T> {
+    let done = timeout(PART_PATIENCE, work).await.ok();
+    if done.is_none() {
+        tracing::warn!(part, "did not stop in time");
+    }
+    done
+}

@@ -1,0 +1,58 @@
+//! What the documents show is what the code does.
+
+use orloj_tests::tidy::{read, root};
+use orloj_wire::problem::Code;
+use orloj_wire::sign::{Label, Parts, Secret};
+
+/// The cells of every row of the table that begins with `first`, without their backticks.
+fn rows(text: &str, first: &str) -> Vec<Vec<String>> {
+    let cell = |cell: &str| cell.trim().trim_matches('`').to_owned();
+    text.lines()
+        .skip_while(|line| !line.starts_with(first))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(cell).collect())
+        .collect()
+}
+
+#[test]
+fn the_signing_vectors_are_right() {
+    let text = read(&root().join("docs/openapi.md"));
+    let rows = rows(&text, "| name | method | path |");
+    assert_eq!(rows.len(), 6, "every vector is found");
+    let secret = Secret::new("sk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8").expect("it is not empty");
+    for row in rows {
+        let [name, method, path, query, key, body, signature] = &row[..] else {
+            panic!("seven cells: {row:?}")
+        };
+        let parts = Parts {
+            label: Label::Caller,
+            audience: "default",
+            access_key: "ak_TESTAAAAAAAAAAAAAAAA",
+            timestamp: "1800000000",
+            nonce: "0123456789abcdef0123456789abcdef",
+            method,
+            path,
+            query,
+            idempotency_key: key,
+            body: body.as_bytes(),
+        };
+        assert_eq!(parts.sign(&secret), *signature, "{name}");
+        if name == "V1" {
+            assert!(text.contains(&parts.canonical()), "the canonical string of V1 is shown");
+        }
+    }
+}
+
+#[test]
+fn every_error_code_is_documented_with_its_status() {
+    let text = read(&root().join("docs/openapi.md"));
+    // Codes of calls that this version does not have.
+    let later = [Code::SyncDurationTooLong, Code::CallbackUrlNotAllowed, Code::Internal];
+    for code in Code::ALL.iter().filter(|code| !later.contains(code)) {
+        let quoted = format!("`{}`", code.as_str());
+        let row = text.lines().find(|line| line.starts_with("| ") && line.contains(&quoted));
+        let row = row.unwrap_or_else(|| panic!("{quoted} is not in the table of errors"));
+        assert!(row.contains(&code.status().to_string()), "{quoted} stands under another status: {row}");
+    }
+}
