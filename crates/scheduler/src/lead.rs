@@ -64,6 +64,8 @@ impl Shared {
 pub(crate) enum Ended {
     /// Another node leads, or none does.
     Lost,
+    /// The round could not begin: this node is elected and cannot commit yet.
+    NotYet,
     /// The loop missed something and begins again from the tables, in a new round.
     Restart(&'static str),
     /// The storage failed.
@@ -122,10 +124,13 @@ impl<'a> Leader<'a> {
         let round = match reply.map(|applied| applied.reply) {
             Ok(Reply::Round(round)) => round,
             Ok(_) => return Err(Ended::Restart("the round did not begin")),
-            Err(error) => return Err(lost_or_again(&error)),
+            Err(error) => {
+                debug!(%error, "the round did not begin");
+                return Err(Ended::NotYet);
+            }
         };
         if shared.store.barrier().await.is_err() {
-            return Err(Ended::Lost);
+            return Err(Ended::NotYet);
         }
         // An earlier leader's clock may have been ahead of ours: the cluster's time goes on from there.
         shared.clock.raise_to(query::meta(&shared.store.view())?.now_ms);
@@ -395,7 +400,7 @@ fn lost_or_again(error: &ProposeError) -> Ended {
         ProposeError::NotLeader { .. } | ProposeError::NoLeader | ProposeError::Stopped => Ended::Lost,
         ProposeError::Unknown => Ended::Restart("the outcome of a proposal is unknown"),
         ProposeError::Overloaded | ProposeError::DiskLow | ProposeError::TooLarge { .. } => {
-            Ended::Restart("a round could not begin")
+            Ended::Restart("a command did not fit")
         }
     }
 }

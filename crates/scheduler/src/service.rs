@@ -1,12 +1,13 @@
 //! Starts the leader's loop whenever this node comes to lead.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use orloj_model::time::ClusterClock;
 use orloj_raft_store::Store;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::handle::{Inner, Request, Scheduler, Snapshot};
 use crate::lead::{Ended, Shared, lead};
@@ -16,6 +17,9 @@ use crate::options::Options;
 
 /// Requests that wait for the loop. More wait in their connections.
 const REQUESTS: usize = 1_024;
+
+/// Before a leadership that ended is taken up again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// See the module.
 pub struct Service {
@@ -76,14 +80,19 @@ impl Service {
             self.shared.snapshot.send_replace(Snapshot::default());
             self.shared.metrics.idle();
             match ended {
-                None => {}
+                None => continue,
                 Some(Ended::Lost) => info!("leadership lost: everything in memory is dropped"),
+                Some(Ended::NotYet) => debug!("elected, and not confirmed by a majority yet"),
                 Some(Ended::Restart(why)) => warn!(%why, "the leader starts over in a new round"),
                 Some(Ended::Storage(fault)) => {
                     error!(%fault, "storage fault while scheduling");
                     return Err(fault);
                 }
             }
+            // Whoever asked the loop that ended is told to look for the leader.
+            while self.requests.try_recv().is_ok() {}
+            // Whatever it was is not over at once; a change of leadership is not waited out.
+            let _ = tokio::time::timeout(PAUSE, leadership.changed()).await;
         }
     }
 }
