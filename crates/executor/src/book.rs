@@ -309,6 +309,11 @@ impl Book {
         self.held.values().filter(active).map(|entry| held(entry, now)).collect()
     }
 
+    /// Whether the attempt is in the queue.
+    pub(crate) fn is_queued(&self, attempt: &AttemptRef) -> bool {
+        matches!(self.held.get(&Key::of(attempt)), Some(Entry { standing: Standing::Queued(_), .. }))
+    }
+
     /// Whether the attempt is held, or was and is remembered.
     pub(crate) fn knows(&self, attempt: &AttemptRef) -> bool {
         let key = Key::of(attempt);

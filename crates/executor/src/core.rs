@@ -85,8 +85,10 @@ pub(crate) struct Core {
     pub(crate) saves: Arc<SaveHub>,
     /// Attempts that run and reports that are being written.
     pub(crate) tasks: TaskTracker,
-    /// There are reports to send, now.
+    /// There are reports to send.
     pub(crate) outbox: Notify,
+    /// A leader is there: reports that wait for their next try need not wait.
+    pub(crate) hurry: Notify,
     /// A heartbeat is wanted, now.
     pub(crate) beat: Notify,
     /// Something in the book or the ledger became less.
@@ -233,6 +235,12 @@ impl Core {
             self.journal.append(Record::Round(round)).await.map_err(|_| RoundError::Stopping)?;
         }
         Ok(())
+    }
+
+    /// What to say when the journal's writer is gone and has not said why.
+    pub(crate) fn journal_gone(&self) -> Error {
+        let cause = "its writer has broken off".to_owned();
+        Error::Disk { action: "writing", path: self.journal.dir().to_owned(), cause }
     }
 
     /// The executor cannot go on; the first reason counts.

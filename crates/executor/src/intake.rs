@@ -10,12 +10,13 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use orloj_wire::protocol::{
-    AnnounceRound, Cancel, CancelAck, CancelReason, Dispatch, Holdings, LogChunk, LogRequest, Run, RunAck,
-    RunVerdict,
+    AnnounceRound, AttemptRef, Cancel, CancelAck, CancelReason, Dispatch, Holdings, LogChunk, LogRequest,
+    Run, RunAck, RunVerdict,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::auth::Auth;
 use crate::book::Offer;
@@ -36,11 +37,16 @@ const LOG_PART: u32 = 256 << 10;
 /// Longest wait for more of a log, in ms.
 const LOG_WAIT_MS: u64 = 20_000;
 
+/// How often to look whether a queued attempt has started.
+const QUEUE_POLL: Duration = Duration::from_millis(100);
+
 /// What the routes need.
 #[derive(Clone)]
 pub(crate) struct Intake {
     pub(crate) core: Arc<Core>,
     pub(crate) auth: Arc<Auth>,
+    /// Cancelled when the executor stops. A connection may outlive it; from then on nothing is answered for.
+    pub(crate) running: CancellationToken,
 }
 
 /// Every route.
@@ -63,6 +69,9 @@ impl Intake {
     /// A verified body.
     async fn read<T: DeserializeOwned>(&self, request: Request<Body>) -> Result<T, Problem> {
         let (parts, body) = request.into_parts();
+        if self.running.is_cancelled() {
+            return Err(Problem::stopping());
+        }
         self.auth.precheck(&parts.headers)?;
         let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_LIMIT)).await {
             Ok(Ok(body)) => body,
@@ -169,7 +178,7 @@ fn take(core: &Arc<Core>, round: u64, attempts: Vec<Dispatch>) -> Result<RunAck,
     core.pump();
     if known {
         // It may have ended, and the leader may not have heard of it.
-        core.outbox.notify_one();
+        core.hurry.notify_one();
     }
     let book = lock(&core.book);
     let refusal = refusal.map(str::to_owned);
@@ -191,7 +200,7 @@ async fn round(State(intake): State<Intake>, request: Request<Body>) -> Result<R
     let core = &intake.core;
     core.leader.follow(&push.leader);
     // Whoever waits for a leader need not wait for its backoff.
-    core.outbox.notify_one();
+    core.hurry.notify_one();
     let book = lock(&core.book);
     Ok(json(&Holdings {
         incarnation: core.settings.incarnation,
@@ -212,18 +221,12 @@ async fn log(State(intake): State<Intake>, request: Request<Body>) -> Result<Res
             push.attempt.task_id
         )));
     }
-    let core = &intake.core;
-    let live = lock(&core.live).get(&push.attempt).cloned();
-    let mut growth = None;
-    if let Some(live) = live {
-        let wait = Duration::from_millis(push.wait_ms.min(LOG_WAIT_MS));
-        let mut follow = live.log.follow();
-        let more = follow.wait_for(|growth| growth.complete || growth.bytes > push.offset);
-        // Without more within the wait, the answer is an empty part.
-        let _ = timeout(wait, more).await;
-        growth = Some(*follow.borrow());
-    }
-    let path = log_path(&core.settings.logs, &push.attempt);
+    let wait = Duration::from_millis(push.wait_ms.min(LOG_WAIT_MS));
+    let growth = tokio::select! {
+        growth = grow(&intake.core, &push.attempt, push.offset, wait) => growth,
+        () = intake.running.cancelled() => return Err(Problem::stopping()),
+    };
+    let path = log_path(&intake.core.settings.logs, &push.attempt);
     let (offset, limit) = (push.offset, push.limit.min(LOG_PART) as usize);
     let read = tokio::task::spawn_blocking(move || read_part(&path, offset, limit)).await;
     let data = match read {
@@ -231,27 +234,43 @@ async fn log(State(intake): State<Intake>, request: Request<Body>) -> Result<Res
         Ok(Err(cause)) => return Err(Problem::new(500, "log_unreadable", cause.to_string())),
         Err(_) => return Err(Problem::stopping()),
     };
-    let known = growth.is_some() || lock(&core.book).knows(&push.attempt);
+    let known = growth.is_some() || lock(&intake.core.book).knows(&push.attempt);
     match data {
         None if !known => Err(Problem::new(404, "log_gone", "there is no log of this attempt here any more")),
-        data => {
-            Ok(json(&chunk(push.offset, limit, data.unwrap_or_default(), growth, known_waiting(core, &push))))
-        }
+        data => Ok(json(&chunk(offset, limit, data.unwrap_or_default(), growth))),
     }
 }
 
-/// Whether the attempt has not started yet, so that its log is still to come.
-fn known_waiting(core: &Core, push: &LogRequest) -> bool {
-    let active = lock(&core.book).active(core.clock.monotonic());
-    active.iter().any(|held| held.attempt == push.attempt)
+/// Waits for bytes after an offset, as long as there may be some. None when nobody writes to the log.
+async fn grow(core: &Core, attempt: &AttemptRef, offset: u64, wait: Duration) -> Option<Growth> {
+    let more = async {
+        loop {
+            let live = lock(&core.live).get(attempt).cloned();
+            if let Some(live) = live {
+                let mut follow = live.log.follow();
+                // The writer is held here, so that the wait cannot fail.
+                let _ = follow.wait_for(|growth| growth.complete || growth.bytes > offset).await;
+                return;
+            }
+            if !lock(&core.book).is_queued(attempt) {
+                return;
+            }
+            sleep(QUEUE_POLL).await;
+        }
+    };
+    // Without more within the wait, the answer is an empty part.
+    let _ = timeout(wait, more).await;
+    let live = lock(&core.live).get(attempt).map(|live| *live.log.follow().borrow());
+    let to_come = || lock(&core.book).is_queued(attempt).then_some(Growth { bytes: 0, complete: false });
+    live.or_else(to_come)
 }
 
-fn chunk(offset: u64, limit: usize, data: Vec<u8>, growth: Option<Growth>, active: bool) -> LogChunk {
+fn chunk(offset: u64, limit: usize, data: Vec<u8>, growth: Option<Growth>) -> LogChunk {
     let next_offset = offset + data.len() as u64;
     let complete = match growth {
         Some(growth) => growth.complete && next_offset >= growth.bytes,
         // A file that is not being written ends where a part comes back short.
-        None => !active && data.len() < limit,
+        None => data.len() < limit,
     };
     LogChunk { data, next_offset, complete }
 }

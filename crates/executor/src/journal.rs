@@ -40,6 +40,7 @@ enum Job {
 /// A handle to the writer. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Journal {
+    dir: Arc<Path>,
     jobs: mpsc::UnboundedSender<Job>,
     ledger: Arc<Mutex<Ledger>>,
 }
@@ -78,7 +79,12 @@ impl Journal {
         };
         let spawned = std::thread::Builder::new().name("orloj-journal".to_owned()).spawn(run);
         spawned.map_err(|cause| Error::disk("starting the writer of", dir, &cause))?;
-        Ok((Journal { jobs, ledger }, failure))
+        Ok((Journal { dir: dir.into(), jobs, ledger }, failure))
+    }
+
+    /// Its folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The state of the journal, with every change that is on disk.

@@ -24,9 +24,10 @@ const AUDIENCE: &str = "scheduler";
 /// Why a call brought no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
-    /// No replica leads, or none could be reached; the last one's reason.
-    #[error("no leader answers: {0}")]
-    NoLeader(String),
+    /// No replica leads, none could be reached, or the answer made no sense; the last one's reason. It may
+    /// have been received: everything that is sent may be sent again.
+    #[error("no leader has answered: {0}")]
+    Unanswered(String),
     /// The leader refuses this request and would refuse it again.
     #[error("the leader refuses with status {status}: {detail}")]
     Refused {
@@ -93,7 +94,7 @@ impl LeaderClient {
     ) -> Result<A, CallError> {
         let answer = self.post_raw(path, body).await?;
         serde_json::from_slice(&answer)
-            .map_err(|cause| CallError::NoLeader(format!("{path}: the answer cannot be read: {cause}")))
+            .map_err(|cause| CallError::Unanswered(format!("{path}: the answer cannot be read: {cause}")))
     }
 
     /// The same for an answer without a body.
@@ -124,7 +125,7 @@ impl LeaderClient {
                 }
             }
         }
-        Err(CallError::NoLeader(last))
+        Err(CallError::Unanswered(last))
     }
 
     async fn ask(&self, target: &str, path: &str, body: bytes::Bytes) -> Said {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -210,8 +211,13 @@ impl Options {
             check_name("labels", value)?;
         }
         check_host_port("listen", &self.listen)?;
-        if let Some(advertise) = &self.advertise {
-            check_host_port("advertise", advertise)?;
+        match &self.advertise {
+            Some(advertise) => check_host_port("advertise", advertise)?,
+            None if is_wildcard(&self.listen) => {
+                let problem = format!("needed, since `listen` is the wildcard address `{}`", self.listen);
+                return Err(OptionsError::new("advertise", problem));
+            }
+            None => {}
         }
         if self.replicas.is_empty() {
             return Err(OptionsError::new("replicas", "at least one replica's internal address is needed"));
@@ -293,6 +299,10 @@ pub(crate) fn replica_url(text: &str) -> Result<String, String> {
     }
 }
 
+fn is_wildcard(listen: &str) -> bool {
+    listen.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_unspecified())
+}
+
 fn check_host_port(field: &str, text: &str) -> Result<(), OptionsError> {
     let problem = || OptionsError::new(field, format!("`{text}` is not `host:port`"));
     let (host, port) = text.rsplit_once(':').ok_or_else(problem)?;
@@ -350,7 +360,9 @@ mod tests {
 
     #[test]
     fn each_bad_value_is_refused_by_name() {
-        let cases: [(&str, fn(&mut Options)); 9] = [
+        type Spoil = fn(&mut Options);
+        let cases: [(&str, Spoil); 10] = [
+            ("advertise", |o| o.listen = "0.0.0.0:7000".to_owned()),
             ("id", |o| o.id = "a b".to_owned()),
             ("listen", |o| o.listen = "nowhere".to_owned()),
             ("replicas", |o| o.replicas.clear()),

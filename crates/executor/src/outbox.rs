@@ -49,7 +49,7 @@ pub(crate) async fn run(core: Arc<Core>) {
                 let delay = backoff.next();
                 tokio::select! {
                     () = sleep(delay) => {}
-                    () = core.outbox.notified() => {}
+                    () = core.hurry.notified() => {}
                 }
             }
         }
@@ -76,7 +76,7 @@ async fn send(core: &Core, batch: &[(u64, Arc<Report>)]) -> Result<(), CallError
     let ack: ReportsAck = core.leader.post(PATH, &body).await?;
     if ack.verdicts.len() != batch.len() {
         let problem = format!("{} verdicts for {} reports", ack.verdicts.len(), batch.len());
-        return Err(CallError::NoLeader(problem));
+        return Err(CallError::Unanswered(problem));
     }
     let attempts: Vec<_> = body.reports.into_iter().map(|report| report.attempt).collect();
     let mut ledger = lock(core.journal.ledger());
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((cursor.after, cursor.most), (0, 1));
         let cursor = cursor.after_failure(&refused, &[report(3)]);
         assert_eq!((cursor.after, cursor.most), (3, 1));
-        let away = CallError::NoLeader(String::new());
+        let away = CallError::Unanswered(String::new());
         let cursor = Cursor { after: 0, most: BATCH }.after_failure(&away, &[report(3)]);
         assert_eq!((cursor.after, cursor.most), (0, BATCH), "an absent leader refuses nothing");
     }

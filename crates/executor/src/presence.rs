@@ -31,6 +31,8 @@ pub(crate) struct Profile {
     pub(crate) heartbeat_ms: Option<u64>,
 }
 
+/// Slots that are freed within this time share a heartbeat.
+const SHORTEST_GAP: Duration = Duration::from_millis(20);
 /// Bounds on what a leader may ask for, in ms.
 const HEARTBEAT_BOUNDS: (u64, u64) = (50, 60_000);
 
@@ -41,6 +43,7 @@ pub(crate) async fn run(core: Arc<Core>, profile: Profile) {
     let mut failures = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     let mut wait = Duration::ZERO;
     loop {
+        sleep(SHORTEST_GAP).await;
         tokio::select! {
             () = sleep(wait) => {}
             () = core.beat.notified() => {}
@@ -56,7 +59,9 @@ pub(crate) async fn run(core: Arc<Core>, profile: Profile) {
             }
             Err(error) => {
                 tracing::warn!(cause = %error, "the heartbeat was not answered");
-                wait = failures.next().min(every);
+                // No earlier, whatever happens: a leader that is away is not helped by a flood.
+                sleep(failures.next().min(every)).await;
+                wait = Duration::ZERO;
             }
         }
     }

@@ -58,5 +58,5 @@ async fn send(core: &Core, batch: &[Sending]) -> Result<Vec<bool>, CallError> {
     if ack.taken.len() == batch.len() {
         return Ok(ack.taken);
     }
-    Err(CallError::NoLeader(format!("{} answers for {} saves", ack.taken.len(), batch.len())))
+    Err(CallError::Unanswered(format!("{} answers for {} saves", ack.taken.len(), batch.len())))
 }

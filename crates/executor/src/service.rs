@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::future::IntoFuture as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use orloj_wire::clock::Clock;
 use orloj_wire::sign::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -38,6 +39,8 @@ use crate::sync::lock;
 
 /// How often the journal is tidied.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// How long answers that are under way may take when everything stops.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 /// How long running handlers may take to be gone when everything stops at once.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -122,6 +125,7 @@ fn build(
         saves: Arc::default(),
         tasks: TaskTracker::new(),
         outbox: tokio::sync::Notify::new(),
+        hurry: tokio::sync::Notify::new(),
         beat: tokio::sync::Notify::new(),
         changed: watch::Sender::new(()),
         fatal: watch::Sender::new(None),
@@ -153,7 +157,7 @@ fn launch(parts: Parts) -> Handle {
     every(&running, Box::pin(outbox::run(Arc::clone(&core))));
     every(&running, Box::pin(save_sender::run(Arc::clone(&core))));
     every(&running, Box::pin(housekeep(Arc::clone(&core), options.logs.clone())));
-    every(&running, Box::pin(serve(listener, Arc::clone(&core), auth)));
+    loops.spawn(serve(listener, Intake { core: Arc::clone(&core), auth, running: running.clone() }));
     let stop = CancellationToken::new();
     let end = watch::Sender::new(None);
     let handle = Handle {
@@ -183,11 +187,22 @@ fn profile(options: &Options, core: &Core, address: SocketAddr) -> Profile {
     }
 }
 
-async fn serve(listener: TcpListener, core: Arc<Core>, auth: Arc<Auth>) {
-    let router = intake::router(Intake { core: Arc::clone(&core), auth });
-    // Answers an error only when the listener is gone for good.
-    if let Err(cause) = axum::serve(Guarded::new(listener), router).await {
-        core.fail(Error::Listen { address: core.settings.id.clone(), cause: cause.to_string() });
+async fn serve(listener: TcpListener, intake: Intake) {
+    let (core, running) = (Arc::clone(&intake.core), intake.running.clone());
+    let serving = axum::serve(Guarded::new(listener), intake::router(intake))
+        .with_graceful_shutdown(running.clone().cancelled_owned());
+    let closed = async {
+        running.cancelled().await;
+        sleep(CLOSE_PATIENCE).await;
+    };
+    tokio::select! {
+        served = serving.into_future() => {
+            // Answers an error only when the listener is gone for good.
+            if let Err(cause) = served {
+                core.fail(Error::Listen { address: core.settings.id.clone(), cause: cause.to_string() });
+            }
+        }
+        () = closed => {}
     }
 }
 
@@ -233,7 +248,8 @@ async fn supervise(mut parts: Supervised) {
     let mut fatal = parts.core.fatal.subscribe();
     let result = tokio::select! {
         () = parts.stop.cancelled() => Ok(()),
-        Ok(error) = &mut parts.failure => Err(error),
+        // A writer that has gone without a word has panicked.
+        error = &mut parts.failure => Err(error.unwrap_or_else(|_| parts.core.journal_gone())),
         Ok(error) = fatal.wait_for(Option::is_some) => error.clone().map_or(Ok(()), Err),
     };
     if let Err(error) = &result {

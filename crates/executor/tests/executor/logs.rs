@@ -1,6 +1,6 @@
 //! Whole logs: live and afterwards.
 
-use orloj_wire::protocol::{AttemptRef, LogChunk, LogRequest};
+use orloj_wire::protocol::{AttemptRef, CancelReason, LogChunk, LogRequest};
 
 use crate::support::{Executor, FakeLeader, attempt, shell, sleep};
 
@@ -51,4 +51,22 @@ async fn silent_and_unknown_attempts_differ() {
     let mut outside = attempt(&sleep(1));
     outside.task_id = "..".to_owned();
     assert_eq!(executor.push("/v1/log", &request(&outside, 0, 10, 0)).await.0, 400);
+}
+
+#[tokio::test]
+async fn the_log_of_a_queued_attempt_is_awaited() {
+    let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
+    let executor = Executor::start(&leader, dir.path()).await;
+    let busy = [sleep(600_000), sleep(600_000)];
+    executor.run(&busy).await;
+    let queued = shell("echo here");
+    executor.run(std::slice::from_ref(&queued)).await;
+    let none: LogChunk = executor.ask("/v1/log", &request(&attempt(&queued), 0, 10, 0)).await;
+    assert!(none.data.is_empty() && !none.complete, "its log is still to come");
+    let following = request(&attempt(&queued), 0, 10, 20_000);
+    let (followed, _) = tokio::join!(
+        executor.ask::<LogChunk>("/v1/log", &following),
+        executor.cancel(CancelReason::Cancelled, &[&busy[0]])
+    );
+    assert_eq!(followed.data, b"here\n");
 }
