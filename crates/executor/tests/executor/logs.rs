@@ -64,9 +64,10 @@ async fn the_log_of_a_queued_attempt_is_awaited() {
     let none: LogChunk = executor.ask("/v1/log", &request(&attempt(&queued), 0, 10, 0)).await;
     assert!(none.data.is_empty() && !none.complete, "its log is still to come");
     let following = request(&attempt(&queued), 0, 10, 20_000);
+    let first = [&busy[0]];
     let (followed, _) = tokio::join!(
         executor.ask::<LogChunk>("/v1/log", &following),
-        executor.cancel(CancelReason::Cancelled, &[&busy[0]])
+        executor.cancel(CancelReason::Cancelled, &first)
     );
     assert_eq!(followed.data, b"here\n");
 }
