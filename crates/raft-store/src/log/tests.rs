@@ -1,6 +1,7 @@
 //! The log as a whole: what is promised about syncs, reads, faults, damage and reopening.
 
 mod damage;
+mod kill;
 mod model;
 mod sync;
 
