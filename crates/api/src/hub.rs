@@ -122,7 +122,7 @@ mod tests {
         Arc::new(AppliedEvents { index: 1, events: vec![event] })
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn only_the_changed_task_wakes_and_a_lag_wakes_all() {
         let hub = Arc::new(Hub::default());
         let (sender, receiver) = broadcast::channel(1);

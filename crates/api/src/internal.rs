@@ -81,7 +81,7 @@ async fn from_replica(api: &Api, request: HttpRequest<Body>, limit: usize) -> Re
     let (head, body) = request.into_parts();
     let credentials = Credentials::from_headers(&head.headers)?;
     http::check_length(&head.headers, limit)?;
-    let body = http::read_body(body, limit).await?;
+    let body = http::read_body(body, limit, http::BODY_TIMEOUT).await?;
     let target = target(&head, &options.internal, &body);
     let now = api.shared().clock.wall_ms();
     peer::check(&credentials, target, Label::Peer, &options.cluster_secret, now)?;
@@ -95,7 +95,7 @@ async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked,
     let is_name = |name: &str| ExecutorId::new(name).is_ok();
     let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
     http::check_length(&head.headers, EXECUTOR_LIMIT)?;
-    let body = http::read_body(body, EXECUTOR_LIMIT).await?;
+    let body = http::read_body(body, EXECUTOR_LIMIT, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
         .ok()
         .and_then(|id| shared.keyring.executor(&id))

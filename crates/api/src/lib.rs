@@ -33,6 +33,8 @@ mod request;
 pub mod route;
 mod serve;
 mod service;
+#[cfg(test)]
+mod testing;
 mod view;
 
 pub use backend::Backend;

@@ -129,7 +129,7 @@ impl Public {
         let body = {
             let place = self.bodies.acquire().await;
             let _place = place.map_err(|_| Failure::new(Code::NotReady, "this replica is stopping"))?;
-            http::read_body(body, BODY_LIMIT).await?
+            http::read_body(body, BODY_LIMIT, http::BODY_TIMEOUT).await?
         };
         http::check_type(&head.headers, &body)?;
         if !body.is_empty() && head.method == "GET" {

@@ -1,7 +1,7 @@
 //! Signing, sending and repeating one call.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +26,8 @@ struct Inner {
     urls: Vec<Url>,
     /// The place in `urls` of the replica that answered last.
     preferred: AtomicUsize,
+    /// How far the servers' clock is ahead of this machine's, in seconds, where they refused a timestamp.
+    ahead_s: AtomicI64,
     credentials: Credentials,
     options: Options,
 }
@@ -97,8 +99,8 @@ impl Client {
             .tcp_nodelay(true)
             .build()
             .map_err(|source| Error::Transport { url: urls[0].to_string(), source })?;
-        let preferred = AtomicUsize::new(0);
-        Ok(Client { inner: Arc::new(Inner { http, urls, preferred, credentials, options }) })
+        let (preferred, ahead_s) = (AtomicUsize::new(0), AtomicI64::new(0));
+        Ok(Client { inner: Arc::new(Inner { http, urls, preferred, ahead_s, credentials, options }) })
     }
 
     /// The replicas that this client knows.
@@ -156,8 +158,18 @@ impl Inner {
             return serde_json::from_slice(&body).map_err(misread);
         }
         let problem: Problem = serde_json::from_slice(&body).map_err(misread)?;
-        let again = retry::passes(status).then(|| asked.map(Duration::from_secs));
+        let passes = retry::passes(status) || self.follow_clock(&problem);
+        let again = passes.then(|| asked.map(Duration::from_secs));
         Err(Failed { error: Error::Problem(Box::new(problem)), again })
+    }
+
+    /// Takes over the server's clock where it has refused this machine's; `false` when that was done
+    /// before, so that two servers with different clocks are not tried for ever.
+    fn follow_clock(&self, problem: &Problem) -> bool {
+        let Some(server) = problem.server_time else { return false };
+        let ahead_s = server.0.div_euclid(1000) - self.options.clock.wall_ms().div_euclid(1000);
+        let before = self.ahead_s.swap(ahead_s, Ordering::Relaxed);
+        (ahead_s - before).abs() > sign::TIME_WINDOW_S / 2
     }
 
     /// The call, signed anew.
@@ -165,7 +177,8 @@ impl Inner {
         let mut url = base.clone();
         url.set_path(&call.path);
         url.set_query((!call.query.is_empty()).then_some(&call.query));
-        let timestamp = format!("{:010}", self.options.clock.wall_ms().max(0) / 1000);
+        let now_s = self.options.clock.wall_ms().div_euclid(1000) + self.ahead_s.load(Ordering::Relaxed);
+        let timestamp = format!("{:010}", now_s.max(0));
         let nonce = sign::new_nonce();
         let body = call.body.clone().unwrap_or_default();
         let parts = sign::Parts {

@@ -1,0 +1,513 @@
+//! A cluster without storage and consensus: one state for all nodes, changed by the model's own `apply`.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use orloj_model::command::ShardRef;
+use orloj_model::executor::{Executor, Registration};
+use orloj_model::id::{CallerId, ExecutorId, Millis, NodeId, Round, TaskId};
+use orloj_model::query::{self, TaskView};
+use orloj_model::tables::{Codec, MapTables, Write as _};
+use orloj_model::time::ManualClock;
+use orloj_model::{Batch, Command, Reply, apply};
+use orloj_raft_store::types::Member;
+use orloj_raft_store::{
+    Applied, AppliedEvents, Leadership, MemberInfo, MembershipError, NodeStatus, PeerError, ProposeError,
+    ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
+};
+use orloj_scheduler::{LeaderError, LiveExecutor, Probe};
+use orloj_wire::protocol::{
+    Heartbeat, HeartbeatAck, Leave, LogChunk, LogRequest, Register, Registered, Reports, ReportsAck, Saves,
+    SavesAck,
+};
+use orloj_wire::sign::Secret;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpListener;
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
+use crate::backend::{At, PageQuery, StorageFault, read_page};
+use crate::leader::Answered;
+use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Parts};
+
+/// When every test begins, in Unix seconds.
+pub(crate) const T: i64 = 1_800_000_000;
+pub(crate) const CLUSTER_SECRET: &str = "cluster-secret-0123456789abcdef0123456789";
+pub(crate) const EXECUTOR_SECRET: &str = "executor-secret-0123456789abcdef012345678";
+
+#[derive(Debug)]
+struct Json;
+
+impl Codec for Json {
+    type Error = serde_json::Error;
+
+    fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, Self::Error> {
+        serde_json::to_vec(value)
+    }
+
+    fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Self::Error> {
+        serde_json::from_slice(if bytes.is_empty() { b"null" } else { bytes })
+    }
+}
+
+/// What all nodes share.
+struct State {
+    tables: MapTables<Json>,
+    index: u64,
+    round: Round,
+}
+
+/// Several nodes over one state.
+pub(crate) struct Universe {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) clock: Arc<ManualClock>,
+    shared: Arc<Shared>,
+    _stop: DropGuard,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    events: broadcast::Sender<Arc<AppliedEvents>>,
+    clock: Arc<ManualClock>,
+    members: Mutex<Vec<MemberInfo>>,
+    /// What the next proposals come to, instead of being applied.
+    failure: Mutex<Option<ProposeError>>,
+    proposals: AtomicU64,
+}
+
+/// One node.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) public: Router,
+    pub(crate) internal: Router,
+    pub(crate) url: String,
+    pub(crate) address: String,
+    pub(crate) leader: Arc<FakeLeader>,
+    leadership: watch::Sender<Leadership>,
+    id: NodeId,
+}
+
+impl Universe {
+    /// So many nodes; the first leads.
+    pub(crate) async fn of(count: usize) -> Universe {
+        Universe::with(count, |_| {}).await
+    }
+
+    pub(crate) async fn with(count: usize, change: impl Fn(&mut Options)) -> Universe {
+        let clock = Arc::new(ManualClock::at(T * 1000));
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { tables: MapTables::default(), index: 0, round: 0 }),
+            events: broadcast::channel(1024).0,
+            clock: Arc::clone(&clock),
+            members: Mutex::default(),
+            failure: Mutex::default(),
+            proposals: AtomicU64::new(0),
+        });
+        let stop = CancellationToken::new();
+        let mut nodes = Vec::new();
+        for id in 1..=count as u64 {
+            nodes.push(node(id, &shared, &change, &stop).await);
+        }
+        let universe = Universe { nodes, clock, shared, _stop: stop.drop_guard() };
+        universe.elect(Some(1));
+        universe.run(Command::BeginRound { leader: 1 });
+        universe.register("e1", &["echo", "sleep"]);
+        universe
+    }
+
+    /// The node that leads.
+    pub(crate) fn leader(&self) -> &Node {
+        self.nodes.iter().find(|node| node.leadership.borrow().leading).expect("somebody leads")
+    }
+
+    /// Lets this node lead, or nobody.
+    pub(crate) fn elect(&self, leader: Option<NodeId>) {
+        for node in &self.nodes {
+            node.leadership.send_modify(|now| {
+                *now = Leadership { term: now.term + 1, leader, leading: leader == Some(node.id) };
+            });
+            node.leader.serving.store(leader == Some(node.id), Ordering::SeqCst);
+        }
+    }
+
+    /// Applies a command as the leader's loop would.
+    pub(crate) fn run(&self, command: Command) -> Reply {
+        self.shared.apply(command).reply
+    }
+
+    pub(crate) fn register(&self, id: &str, handlers: &[&str]) {
+        let registration = Registration {
+            id: ExecutorId::new(id).unwrap(),
+            incarnation: 1,
+            address: "127.0.0.1:1".into(),
+            handlers: handlers.iter().map(|handler| (*handler).to_owned()).collect(),
+            slots: 4,
+            queue: 4,
+            weight: 100,
+            zone: None,
+            labels: Default::default(),
+            version: "0".into(),
+        };
+        assert_eq!(self.run(Command::RegisterExecutor(registration)), Reply::Done);
+    }
+
+    /// Grants the next attempt of a task to `e1`; answers with the fence.
+    pub(crate) fn grant(&self, task_id: &str, attempt: u32) -> u64 {
+        let shard = ShardRef { task: task_id.parse().unwrap(), shard: 0 };
+        let executor = ExecutorId::new("e1").unwrap();
+        match self.run(Command::Grant { shard, attempt, executor, incarnation: 1 }) {
+            Reply::Granted { fence } => fence,
+            other => panic!("not granted: {other:?}"),
+        }
+    }
+
+    /// Lets an attempt succeed.
+    pub(crate) fn succeed(&self, task_id: &str, attempt: u32, fence: u64) {
+        let report = orloj_model::command::Report {
+            shard: ShardRef { task: task_id.parse().unwrap(), shard: 0 },
+            attempt,
+            fence,
+            executor: ExecutorId::new("e1").unwrap(),
+            incarnation: 1,
+            outcome: orloj_model::task::Outcome::Succeeded,
+            message: None,
+            result: Some(b"{\"n\":1}".to_vec()),
+            log_tail: Some("done €\n".as_bytes().to_vec()),
+            started_at: Some(T * 1000),
+            ended_at: Some(T * 1000 + 5),
+            chance: 0,
+        };
+        self.run(Command::Report(Box::new(report)));
+    }
+
+    pub(crate) fn applied(&self) -> u64 {
+        self.shared.state.lock().unwrap().index
+    }
+
+    /// How many commands the API has proposed.
+    pub(crate) fn proposals(&self) -> u64 {
+        self.shared.proposals.load(Ordering::SeqCst)
+    }
+
+    /// What every proposal comes to from now on.
+    pub(crate) fn fail_proposals(&self, failure: Option<ProposeError>) {
+        *self.shared.failure.lock().unwrap() = failure;
+    }
+
+    /// Makes the others call this node at another address.
+    pub(crate) fn move_node(&self, id: NodeId, internal: &str) {
+        for member in self.shared.members.lock().unwrap().iter_mut().filter(|member| member.id == id) {
+            member.internal = internal.to_owned();
+        }
+    }
+}
+
+async fn node(
+    id: NodeId,
+    shared: &Arc<Shared>,
+    change: &impl Fn(&mut Options),
+    stop: &CancellationToken,
+) -> Node {
+    let internal_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let public_listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = internal_listener.local_addr().unwrap().to_string();
+    let url = format!("http://{}", public_listener.local_addr().unwrap());
+    let member = MemberInfo { id, internal: address.clone(), api: url.clone(), voter: true };
+    shared.members.lock().unwrap().push(member);
+    let leadership = watch::Sender::new(Leadership::default());
+    let leader = Arc::new(FakeLeader::default());
+    let mut options = Options {
+        audience: "default".into(),
+        cluster_secret: Secret::new(CLUSTER_SECRET).unwrap(),
+        internal: address.clone(),
+        debug_probe: true,
+    };
+    change(&mut options);
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let parts = Parts {
+        options,
+        keyring: keyring(),
+        backend: Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() }),
+        leader: Arc::clone(&leader) as Arc<dyn Leader>,
+        clock: Arc::clone(&shared.clock) as _,
+        metrics,
+    };
+    let api = Api::start(parts, stop.clone()).unwrap();
+    let (public, internal) =
+        (crate::public_router(api.clone(), Arc::new(registry)), crate::internal_router(api));
+    for (listener, router, bounds) in [
+        (public_listener, public.clone(), Bounds::PUBLIC),
+        (internal_listener, internal.clone(), Bounds::INTERNAL),
+    ] {
+        tokio::spawn(crate::serve(listener, router, bounds, stop.clone()));
+    }
+    Node { public, internal, url, address, leader, leadership, id }
+}
+
+fn keyring() -> Keyring {
+    let mut keyring = Keyring::new();
+    let secret = |text: &str| Secret::new(text).unwrap();
+    let caller = |name: &str| CallerId::new(name).unwrap();
+    let fast = Limits {
+        requests_per_s: 1e6,
+        requests_burst: 100_000,
+        submits_per_s: 1e6,
+        submits_burst: 100_000,
+        waiters: 100,
+    };
+    keyring.add_caller(caller("a"), "ak_A", secret(SECRET_A), fast).unwrap();
+    keyring.add_caller(caller("a"), "ak_A2", secret(SECRET_A2), fast).unwrap();
+    keyring.add_caller(caller("b"), "ak_B", secret(SECRET_B), Limits::default()).unwrap();
+    keyring.add_caller(caller("b"), "ak_OFF", secret(SECRET_B), Limits::default()).unwrap();
+    keyring.set_enabled("ak_OFF", false);
+    keyring.add_admin("adk_A", secret(SECRET_ADMIN), fast).unwrap();
+    keyring.share_with_executors(secret(EXECUTOR_SECRET)).unwrap();
+    keyring
+}
+
+impl Shared {
+    fn apply(&self, command: Command) -> Applied {
+        let mut state = self.state.lock().unwrap();
+        state.index += 1;
+        let (index, round) = (state.index, state.round);
+        let now_ms = orloj_model::Clock::wall_ms(&*self.clock);
+        let batch = Batch { now_ms, round, changes: vec![command] };
+        let mut events = Vec::new();
+        let reply = apply(&mut state.tables, index, &batch, &mut events).unwrap().remove(0);
+        if let Reply::Round(round) = reply {
+            state.round = round;
+        }
+        drop(state);
+        // Nobody listens in some tests.
+        let _ = self.events.send(Arc::new(AppliedEvents { index, events }));
+        Applied { index, reply }
+    }
+}
+
+struct FakeStore {
+    id: NodeId,
+    shared: Arc<Shared>,
+    leadership: watch::Sender<Leadership>,
+}
+
+impl FakeStore {
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&MapTables<Json>) -> Result<T, serde_json::Error>,
+    ) -> Result<At<T>, StorageFault> {
+        let state = self.shared.state.lock().unwrap();
+        let value = read(&state.tables).map_err(|error| StorageFault(error.to_string()))?;
+        Ok(At { applied: state.index, value })
+    }
+}
+
+impl Backend for FakeStore {
+    fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.subscribe()
+    }
+
+    fn propose(&self, command: Command) -> BoxFuture<'_, Result<Applied, ProposeError>> {
+        async move {
+            if !self.leadership.borrow().leading {
+                return Err(ProposeError::NoLeader);
+            }
+            self.shared.proposals.fetch_add(1, Ordering::SeqCst);
+            match self.shared.failure.lock().unwrap().clone() {
+                Some(failure) => Err(failure),
+                None => Ok(self.shared.apply(command)),
+            }
+        }
+        .boxed()
+    }
+
+    fn barrier(&self) -> BoxFuture<'_, Result<u64, ReadError>> {
+        async move {
+            match self.leadership.borrow().leading {
+                true => Ok(self.shared.state.lock().unwrap().index),
+                false => Err(ReadError::NoLeader),
+            }
+        }
+        .boxed()
+    }
+
+    fn now_ms(&self) -> Result<Millis, StorageFault> {
+        Ok(self.read(query::meta)?.value.now_ms)
+    }
+
+    fn task(&self, id: TaskId) -> Result<At<Option<TaskView>>, StorageFault> {
+        self.read(|tables| query::task(tables, id))
+    }
+
+    fn page(&self, page: &PageQuery) -> Result<At<Vec<TaskView>>, StorageFault> {
+        self.read(|tables| read_page(tables, page))
+    }
+
+    fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
+        self.read(query::executors)
+    }
+
+    fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {
+        self.shared.events.subscribe()
+    }
+
+    fn status(&self) -> NodeStatus {
+        let (state, leadership) = (self.shared.state.lock().unwrap(), *self.leadership.borrow());
+        NodeStatus {
+            id: Some(self.id),
+            cluster: "test".into(),
+            role: if leadership.leading { Role::Leader } else { Role::Follower },
+            term: leadership.term,
+            leader: leadership.leader,
+            round: state.round,
+            last_log: state.index,
+            committed: state.index,
+            applied: state.index,
+            digest: state.tables.digest(),
+            ..NodeStatus::default()
+        }
+    }
+
+    fn members(&self) -> Vec<MemberInfo> {
+        self.shared.members.lock().unwrap().clone()
+    }
+
+    fn peer_status(&self, id: NodeId) -> BoxFuture<'_, Result<NodeStatus, PeerError>> {
+        async move {
+            match id {
+                3 => Err(PeerError::Transport(TransportError::Unreachable("no".into()))),
+                id => Ok(NodeStatus { id: Some(id), role: Role::Follower, ..self.status() }),
+            }
+        }
+        .boxed()
+    }
+
+    fn add_member(&self, member: Member) -> BoxFuture<'_, Result<NodeId, MembershipError>> {
+        async move {
+            let id = self.shared.members.lock().unwrap().len() as u64 + 1;
+            let info = MemberInfo { id, internal: member.internal, api: member.api, voter: true };
+            self.shared.members.lock().unwrap().push(info);
+            Ok(id)
+        }
+        .boxed()
+    }
+
+    fn remove_member(&self, id: NodeId) -> BoxFuture<'_, Result<(), MembershipError>> {
+        async move {
+            let mut members = self.shared.members.lock().unwrap();
+            let before = members.len();
+            members.retain(|member| member.id != id);
+            if members.len() == before { Err(MembershipError::NotMember(id)) } else { Ok(()) }
+        }
+        .boxed()
+    }
+
+    fn transfer_leader(&self, to: NodeId) -> BoxFuture<'_, Result<(), MembershipError>> {
+        async move {
+            if !self.members().iter().any(|member| member.id == to) {
+                return Err(MembershipError::NotMember(to));
+            }
+            self.leadership.send_modify(|now| {
+                *now = Leadership { term: now.term + 1, leader: Some(to), leading: false };
+            });
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn handle_rpc(
+        &self,
+        kind: RpcKind,
+        envelope: RpcEnvelope,
+        body: Bytes,
+    ) -> BoxFuture<'_, Result<Bytes, RpcError>> {
+        async move {
+            match envelope.target {
+                0 => Err(RpcError::Misdirected("nobody".into())),
+                target => Ok(format!("{kind} to {target}: {}", body.len()).into()),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A leader's loop that takes note of what executors say.
+#[derive(Default)]
+pub(crate) struct FakeLeader {
+    serving: AtomicBool,
+    pub(crate) heard: Mutex<Vec<String>>,
+    /// What logs hold; `None` while the executor does not answer.
+    pub(crate) log: Mutex<Option<Vec<u8>>>,
+}
+
+impl FakeLeader {
+    pub(crate) fn stop_serving(&self) {
+        self.serving.store(false, Ordering::SeqCst);
+    }
+
+    fn hear<T: Send + 'static>(&self, what: String, answer: T) -> Answered<'_, T> {
+        async move {
+            if !self.serving.load(Ordering::SeqCst) {
+                return Err(LeaderError::NotLeader { leader: Some("h:1".into()) });
+            }
+            self.heard.lock().unwrap().push(what);
+            Ok(answer)
+        }
+        .boxed()
+    }
+}
+
+impl Leader for FakeLeader {
+    fn register(&self, message: Register) -> Answered<'_, Registered> {
+        let answer = Registered { round: 1, heartbeat_ms: 5000, stale: vec![], replicas: vec![] };
+        self.hear(format!("register {}", message.executor_id), answer)
+    }
+
+    fn heartbeat(&self, message: Heartbeat) -> Answered<'_, HeartbeatAck> {
+        let answer = HeartbeatAck { round: 1, register: false, superseded: false, stale: vec![] };
+        self.hear(format!("heartbeat {}", message.executor_id), answer)
+    }
+
+    fn report(&self, message: Reports) -> Answered<'_, ReportsAck> {
+        self.hear(format!("report {}", message.executor_id), ReportsAck { verdicts: vec![], round: 1 })
+    }
+
+    fn save(&self, message: Saves) -> Answered<'_, SavesAck> {
+        self.hear(format!("save {}", message.executor_id), SavesAck { taken: vec![] })
+    }
+
+    fn leave(&self, message: Leave) -> Answered<'_, ()> {
+        self.hear(format!("leave {}", message.executor_id), ())
+    }
+
+    fn log(&self, request: LogRequest) -> Answered<'_, LogChunk> {
+        let log = self.log.lock().unwrap().clone();
+        async move {
+            let log = log.ok_or(LeaderError::ExecutorUnreachable("gone".into()))?;
+            let start = (request.offset as usize).min(log.len());
+            let end = (start + request.limit as usize).min(log.len());
+            let complete = end == log.len();
+            Ok(LogChunk { data: log[start..end].to_vec(), next_offset: end as u64, complete })
+        }
+        .boxed()
+    }
+
+    fn executors_live(&self) -> Vec<LiveExecutor> {
+        Vec::new()
+    }
+
+    fn probe(&self) -> Probe {
+        Probe::default()
+    }
+
+    fn serving(&self) -> Option<Round> {
+        self.serving.load(Ordering::SeqCst).then_some(1)
+    }
+}

@@ -1,0 +1,133 @@
+//! Every replica answers every call.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::{Draft, Universe};
+
+fn submit() -> Draft {
+    Draft::submit(json!({"handler": "echo"}))
+}
+
+#[tokio::test]
+async fn a_follower_answers_like_the_leader() {
+    let universe = Universe::of(3).await;
+    for node in &universe.nodes {
+        let reply = node.call(&submit().key("k")).await;
+        let task = reply.task_id();
+        assert_eq!(reply.header("location"), format!("/openapi/v1/tasks/{task}"));
+        assert_eq!(reply.header("cache-control"), "no-store");
+        assert_eq!(reply.headers.get_all("x-request-id").iter().count(), 1);
+        assert!(reply.headers.contains_key("ratelimit"));
+        assert!(!reply.headers.contains_key("x-orloj-answered"));
+        let mut get = Draft::get(&format!("/openapi/v1/tasks/{task}"));
+        assert_eq!(node.call(&get).await.status, 200);
+        get.nonce = orloj_wire::sign::new_nonce();
+        get.headers = vec![("if-none-match", "\"1\"".into())];
+        assert_eq!(node.call(&get).await.status, 304);
+        node.call(&Draft::submit(json!({"handler": "a b"}))).await.is(422, "validation_failed");
+    }
+    assert_eq!(universe.proposals(), 3);
+}
+
+#[tokio::test]
+async fn a_nonce_is_spent_on_every_node_and_under_every_leader() {
+    let universe = Universe::of(3).await;
+    let (write, read) = (submit(), Draft::get("/openapi/v1/tasks"));
+    universe.nodes[0].call(&write).await.task_id();
+    assert_eq!(universe.nodes[1].call(&read).await.status, 200);
+    for node in &universe.nodes {
+        node.call(&write).await.is(401, "nonce_replayed");
+        node.call(&read).await.is(401, "nonce_replayed");
+    }
+    universe.elect(Some(2));
+    for node in &universe.nodes {
+        node.call(&write).await.is(401, "nonce_replayed");
+    }
+    assert_eq!(universe.proposals(), 2, "the new leader learns it from the tables, once");
+}
+
+#[tokio::test]
+async fn without_a_leader_the_answer_comes_within_a_second() {
+    let universe = Universe::of(3).await;
+    universe.elect(None);
+    let draft = submit();
+    let began = Instant::now();
+    let reply = universe.nodes[1].call(&draft).await;
+    reply.is(503, "no_leader");
+    assert_eq!(reply.header("retry-after"), "1");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    universe.elect(Some(3));
+    universe.nodes[1].call(&draft).await.task_id();
+}
+
+#[tokio::test]
+async fn a_request_waits_for_the_leader_that_is_being_elected() {
+    let universe = Universe::of(2).await;
+    universe.elect(None);
+    let node = universe.nodes[1].clone();
+    let waiting = tokio::spawn(async move { node.call(&submit()).await });
+    tokio::task::yield_now().await;
+    universe.elect(Some(1));
+    waiting.await.unwrap().task_id();
+}
+
+#[tokio::test]
+async fn a_follower_that_comes_to_lead_answers_itself() {
+    let universe = Universe::of(2).await;
+    universe.elect(None);
+    let node = universe.nodes[1].clone();
+    let waiting = tokio::spawn(async move { node.call(&submit()).await });
+    tokio::task::yield_now().await;
+    universe.elect(Some(2));
+    waiting.await.unwrap().task_id();
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_be_reached_is_no_leader() {
+    let universe = Universe::of(2).await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    universe.move_node(1, &nobody.to_string());
+    universe.nodes[1].call(&submit()).await.is(503, "no_leader");
+    assert_eq!(universe.proposals(), 0);
+}
+
+#[tokio::test]
+async fn a_leader_that_takes_a_request_and_says_nothing_leaves_it_unknown() {
+    let universe = Universe::of(2).await;
+    // It accepts connections and never answers, like a process that was stopped.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    universe.move_node(1, &silent.local_addr().unwrap().to_string());
+    let node = universe.nodes[1].clone();
+    let write = tokio::spawn(async move { node.call(&submit()).await });
+    let (_connection, _) = silent.accept().await.unwrap();
+    universe.elect(Some(2));
+    write.await.unwrap().is(503, "commit_unknown");
+}
+
+#[tokio::test]
+async fn a_read_goes_to_the_next_leader() {
+    let universe = Universe::of(2).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    universe.move_node(1, &silent.local_addr().unwrap().to_string());
+    let node = universe.nodes[1].clone();
+    let read = tokio::spawn(async move { node.call(&Draft::get("/openapi/v1/tasks")).await });
+    let (_connection, _) = silent.accept().await.unwrap();
+    universe.elect(Some(2));
+    assert_eq!(read.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_follower_refuses_by_itself_what_it_can() {
+    let universe = Universe::of(2).await;
+    universe.elect(None);
+    let node = &universe.nodes[1];
+    node.send(submit().with_signature(&"0".repeat(64))).await.is(401, "invalid_signature");
+    node.call(&submit().by_admin()).await.is(403, "scope_denied");
+    let mut old = submit();
+    old.timestamp = "1700000000".into();
+    node.call(&old).await.is(401, "timestamp_out_of_window");
+}

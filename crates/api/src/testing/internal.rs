@@ -1,0 +1,229 @@
+//! What replicas and executors say to each other.
+
+use axum::body::Body;
+use axum::http::Request;
+use orloj_raft_store::http::SignedParts;
+use orloj_wire::sign::{
+    ACCESS_KEY_HEADER, Label, NONCE_HEADER, Parts, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, new_nonce,
+};
+use serde_json::{Value, json};
+
+use super::fake::{CLUSTER_SECRET, EXECUTOR_SECRET};
+use super::{Draft, Node, T, Universe};
+use crate::peer;
+
+const EXECUTORS: &str = "/internal/v1/executors";
+
+struct Sent<'a> {
+    label: Label,
+    audience: &'a str,
+    secret: &'a str,
+    from: &'a str,
+}
+
+impl Sent<'_> {
+    fn to(&self, path: &str, body: &[u8]) -> Request<Body> {
+        let (timestamp, nonce) = (T.to_string(), new_nonce());
+        let parts = Parts {
+            label: self.label,
+            audience: self.audience,
+            access_key: self.from,
+            timestamp: &timestamp,
+            nonce: &nonce,
+            method: "POST",
+            path,
+            query: "",
+            idempotency_key: "",
+            body,
+        };
+        Request::post(path)
+            .header(ACCESS_KEY_HEADER, self.from)
+            .header(SIGNATURE_HEADER, parts.sign(&Secret::new(self.secret).unwrap()))
+            .header(TIMESTAMP_HEADER, &timestamp)
+            .header(NONCE_HEADER, &nonce)
+            .body(Body::from(body.to_vec()))
+            .unwrap()
+    }
+}
+
+fn executor(from: &str) -> Sent<'_> {
+    Sent { label: Label::Executor, audience: "scheduler", secret: EXECUTOR_SECRET, from }
+}
+
+fn heartbeat(id: &str) -> Vec<u8> {
+    json!({
+        "executorId": id, "incarnation": 1, "round": 1, "holding": [], "freeSlots": 4, "queued": 0, "cpuPct": 1.0,
+    })
+    .to_string()
+    .into_bytes()
+}
+
+fn leave(id: &str) -> Vec<u8> {
+    json!({"executorId": id, "incarnation": 1}).to_string().into_bytes()
+}
+
+#[tokio::test]
+async fn an_executor_speaks_in_its_own_name() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let path = format!("{EXECUTORS}/heartbeat");
+    let reply = node.send_internal(executor("rack.1").to(&path, &heartbeat("rack.1"))).await;
+    assert_eq!((reply.status, &reply.body["round"]), (200, &1.into()), "{}", reply.text);
+    node.send_internal(executor("e2").to(&path, &heartbeat("e1"))).await.is(403, "scope_denied");
+    let path = format!("{EXECUTORS}/leave");
+    node.send_internal(executor("e2").to(&path, &leave("e1"))).await.is(403, "scope_denied");
+    assert_eq!(node.send_internal(executor("e1").to(&path, &leave("e1"))).await.status, 200);
+    assert_eq!(*node.leader.heard.lock().unwrap(), ["heartbeat rack.1", "leave e1"]);
+}
+
+#[tokio::test]
+async fn an_executors_signature_is_of_its_class_for_the_scheduler() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let path = format!("{EXECUTORS}/leave");
+    for bad in [
+        Sent { label: Label::Peer, ..executor("e1") },
+        Sent { label: Label::Caller, ..executor("e1") },
+        Sent { audience: "default", ..executor("e1") },
+        Sent { audience: "e1", ..executor("e1") },
+        Sent { secret: CLUSTER_SECRET, ..executor("e1") },
+        Sent { secret: super::SECRET_A, from: "ak_A", ..executor("e1") },
+    ] {
+        node.send_internal(bad.to(&path, &leave("e1"))).await.is(401, "invalid_signature");
+    }
+    let mut elsewhere = executor("e1").to(&path, &leave("e1"));
+    *elsewhere.uri_mut() = format!("{EXECUTORS}/save").parse().unwrap();
+    node.send_internal(elsewhere).await.is(401, "invalid_signature");
+    assert!(node.leader.heard.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_lead_says_who_does() {
+    let universe = Universe::of(2).await;
+    let path = format!("{EXECUTORS}/leave");
+    let reply = universe.nodes[1].send_internal(executor("e1").to(&path, &leave("e1"))).await;
+    assert_eq!((reply.status, reply.body), (421, json!({"code": "not_leader", "leader": "h:1"})));
+}
+
+#[tokio::test]
+async fn no_internal_route_answers_without_a_signature() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for path in [
+        "/raft/v1/append",
+        "/raft/v1/vote",
+        "/raft/v1/snapshot",
+        "/raft/v1/probe",
+        "/raft/v1/join",
+        "/raft/v1/adopt",
+        "/internal/v1/forward",
+        "/internal/v1/executors/register",
+        "/internal/v1/executors/heartbeat",
+        "/internal/v1/executors/report",
+        "/internal/v1/executors/save",
+        "/internal/v1/executors/leave",
+    ] {
+        node.send_internal(Request::post(path).body(Body::empty()).unwrap())
+            .await
+            .is(401, "missing_credentials");
+        node.send_internal(Request::get(path).body(Body::empty()).unwrap())
+            .await
+            .is(405, "method_not_allowed");
+        // A caller's signature is worth nothing here.
+        let draft = Draft::post(path, Value::Null).signed();
+        node.send_internal(draft).await.is(401, "invalid_signature");
+    }
+    for path in ["/openapi/v1/tasks", "/raft/v1/unknown", "/raft/v1/append/", "/metrics", "/"] {
+        let request = executor("e1").to(path, b"");
+        node.send_internal(request).await.is(404, "not_found");
+    }
+}
+
+fn raft(node: &Node, audience: &str, secret: &str, body: &'static [u8]) -> Request<Body> {
+    let call = SignedParts { method: "POST", path: "/raft/v1/vote", audience, body };
+    let mut request = Request::post("/raft/v1/vote");
+    for (name, value) in peer::sign(call, &Secret::new(secret).unwrap(), T * 1000) {
+        request = request.header(name, value);
+    }
+    for (name, value) in [
+        ("x-orloj-cluster", "test"),
+        ("x-orloj-target", "1"),
+        ("x-orloj-target-birth", "b"),
+        ("x-orloj-from", "2"),
+        ("x-orloj-from-birth", "b"),
+    ] {
+        request = request.header(name, value);
+    }
+    assert!(!node.address.is_empty());
+    request.body(Body::from(body)).unwrap()
+}
+
+#[tokio::test]
+async fn a_peers_call_is_good_for_the_node_that_it_was_signed_for() {
+    let universe = Universe::of(2).await;
+    let (one, two) = (&universe.nodes[0], &universe.nodes[1]);
+    let reply = one.send_internal(raft(one, &one.address, CLUSTER_SECRET, b"ballot")).await;
+    assert_eq!((reply.status, reply.text.as_str()), (200, "vote to 1: 6"));
+    two.send_internal(raft(one, &one.address, CLUSTER_SECRET, b"ballot")).await.is(401, "invalid_signature");
+    one.send_internal(raft(one, &one.address, EXECUTOR_SECRET, b"")).await.is(401, "invalid_signature");
+    let mut without = raft(one, &one.address, CLUSTER_SECRET, b"ballot");
+    without.headers_mut().remove("x-orloj-from");
+    one.send_internal(without).await.is(400, "invalid_request");
+    let mut misdirected = raft(one, &one.address, CLUSTER_SECRET, b"ballot");
+    misdirected.headers_mut().insert("x-orloj-target", "0".parse().unwrap());
+    assert_eq!(one.send_internal(misdirected).await.status, 421);
+}
+
+#[tokio::test]
+async fn a_request_that_is_handed_on_is_checked_again() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let forward = |body: Vec<u8>| {
+        let call = SignedParts {
+            method: "POST",
+            path: "/internal/v1/forward",
+            audience: &node.address,
+            body: &body,
+        };
+        let mut request = Request::post("/internal/v1/forward");
+        for (name, value) in peer::sign(call, &Secret::new(CLUSTER_SECRET).unwrap(), T * 1000) {
+            request = request.header(name, value);
+        }
+        request.body(Body::from(body)).unwrap()
+    };
+    let request = |draft: &Draft, signature: String| {
+        let request = crate::request::Request {
+            method: draft.method.clone(),
+            path: draft.path.clone(),
+            query: draft.query.clone(),
+            credentials: crate::auth::Credentials {
+                access_key: draft.access_key.clone(),
+                timestamp: draft.timestamp.clone(),
+                nonce: draft.nonce.clone(),
+                signature,
+                idempotency_key: None,
+            },
+            if_none_match: None,
+            request_id: "r".into(),
+            body: draft.body.clone().into(),
+        };
+        request.encode().to_vec()
+    };
+    let draft = Draft::submit(json!({"handler": "echo"}));
+    let forged = node.send_internal(forward(request(&draft, "0".repeat(64)))).await;
+    assert_eq!((forged.status, &forged.body["code"]), (401, &"invalid_signature".into()));
+    assert_eq!(universe.proposals(), 0);
+    node.send_internal(forward(request(&draft, draft.signature()))).await.task_id();
+    node.send_internal(forward(b"junk".to_vec())).await.is(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn malformed_messages_name_the_field() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let path = format!("{EXECUTORS}/leave");
+    let reply =
+        node.send_internal(executor("e1").to(&path, br#"{"executorId":"e1","incarnation":-1}"#)).await;
+    reply.is(400, "invalid_request");
+    assert_eq!(reply.body["errors"][0]["pointer"], "/incarnation");
+}

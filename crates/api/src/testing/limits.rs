@@ -1,0 +1,192 @@
+//! How much, how large, how often.
+
+use axum::body::Body;
+use bytes::Bytes;
+use orloj_raft_store::ProposeError;
+use serde_json::{Value, json};
+
+use super::{Draft, T, Universe};
+
+#[tokio::test]
+async fn the_third_submission_at_once_waits_whichever_node_takes_it() {
+    let universe = Universe::of(3).await;
+    let submit = || Draft::submit(json!({"handler": "echo"})).by_b();
+    let first = universe.nodes[0].call(&submit()).await;
+    first.task_id();
+    assert_eq!(first.header("ratelimit-policy"), "\"general\";q=20;w=1, \"submit\";q=2;w=1");
+    assert_eq!(first.header("ratelimit"), "\"general\";r=19;t=1, \"submit\";r=1;t=1");
+    universe.nodes[1].call(&submit()).await.task_id();
+    let third = universe.nodes[2].call(&submit()).await;
+    third.is(429, "rate_limited");
+    assert_eq!(third.body["violated-policies"], json!(["submit"]));
+    assert_eq!(third.header("retry-after"), "1");
+    assert!(third.header("ratelimit").contains("\"submit\";r=0"), "{}", third.header("ratelimit"));
+    // Reads have tokens left, and so has everybody else.
+    assert_eq!(universe.nodes[2].call(&Draft::get("/openapi/v1/tasks").by_b()).await.status, 200);
+    universe.nodes[2].call(&Draft::submit(json!({"handler": "echo"}))).await.task_id();
+    universe.clock.advance_ms(500);
+    universe.nodes[2].call(&submit()).await.task_id();
+}
+
+#[tokio::test]
+async fn neither_forgeries_nor_replays_drain_a_keys_tokens() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let submit = || Draft::submit(json!({"handler": "echo"})).by_b();
+    for _ in 0..50 {
+        node.send(submit().with_signature(&"0".repeat(64))).await.is(401, "invalid_signature");
+    }
+    let draft = submit();
+    node.call(&draft).await.task_id();
+    for _ in 0..50 {
+        node.call(&draft).await.is(401, "nonce_replayed");
+    }
+    node.call(&submit()).await.task_id();
+}
+
+#[tokio::test]
+async fn an_address_with_too_many_bad_credentials_waits() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let forged = || Draft::get("/openapi/v1/tasks").with_signature(&"0".repeat(64));
+    for _ in 0..1000 {
+        assert_eq!(node.send(forged()).await.status, 401);
+    }
+    node.send(forged()).await.is(429, "rate_limited");
+    universe.clock.advance_ms(100);
+    node.send(forged()).await.is(401, "invalid_signature");
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_plain_and_typed() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let mut large = Draft::submit(json!({"handler": "echo"}));
+    large.body.resize(256 * 1024, b' ');
+    node.call(&large).await.task_id();
+    let mut larger = Draft::submit(json!({"handler": "echo"}));
+    larger.body.resize(256 * 1024 + 1, b' ');
+    node.call(&larger).await.is(413, "payload_too_large");
+    let declared = Draft::submit(json!({"handler": "echo"}));
+    let mut declared = declared.signed();
+    declared.headers_mut().insert("content-length", "10000000".parse().unwrap());
+    *declared.body_mut() =
+        Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+    node.send(declared).await.is(413, "payload_too_large");
+    for (name, value) in [
+        ("content-type", "text/plain"),
+        ("content-type", "application/x-www-form-urlencoded"),
+        ("content-encoding", "gzip"),
+    ] {
+        let mut draft = Draft::submit(json!({"handler": "echo"}));
+        draft.headers = vec![(name, value.into())];
+        node.call(&draft).await.is(415, "unsupported_media_type");
+    }
+    let mut get = Draft::get("/openapi/v1/tasks");
+    get.body = b"{}".to_vec();
+    node.call(&get).await.is(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn parameters_come_back_unchanged_up_to_their_limit() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let limit = orloj_wire::rest::PARAMS_LIMIT;
+    for unit in ["x", "😀"] {
+        let text = |bytes: usize| unit.repeat(bytes / unit.len());
+        let fits = text(limit - 2);
+        let task = node.call(&Draft::submit(json!({"handler": "echo", "params": fits}))).await.task_id();
+        let got = node.call(&Draft::get(&format!("/openapi/v1/tasks/{task}"))).await;
+        assert_eq!(got.body["params"], Value::from(fits));
+        let reply = node.call(&Draft::submit(json!({"handler": "echo", "params": text(limit + 2)}))).await;
+        reply.is(422, "validation_failed");
+        assert_eq!(reply.body["errors"][0]["pointer"], "/params");
+    }
+    let mut deep = Draft::submit(json!({}));
+    deep.body = format!(r#"{{"handler":"echo","params":{}"#, "[".repeat(100_000)).into_bytes();
+    node.call(&deep).await.is(400, "invalid_request");
+    deep.nonce = orloj_wire::sign::new_nonce();
+    deep.body = br#"{"handler":"echo","params":{"a":1,"a":2}}"#.to_vec();
+    node.call(&deep).await.is(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn long_polls_are_bounded_by_key() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader().clone();
+    let task = node.call(&Draft::submit(json!({"handler": "echo"})).by_b()).await.task_id();
+    let poll =
+        || Draft::get(&format!("/openapi/v1/tasks/{task}")).query("after_version=1&wait_ms=30000").by_b();
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let (node, draft) = (node.clone(), poll());
+            tokio::spawn(async move { node.call(&draft).await })
+        })
+        .collect();
+    let metrics = || Draft::get("/metrics").unsigned().body(Body::empty()).unwrap();
+    super::eventually("ten polls wait", async || {
+        node.send(metrics()).await.text.contains("orloj_api_waiting_polls 10\n")
+    })
+    .await;
+    node.call(&poll()).await.is(429, "too_many_waiters");
+    universe.grant(&task, 1);
+    for poll in waiting {
+        assert_eq!(poll.await.unwrap().body["status"], "RUNNING");
+    }
+}
+
+#[tokio::test]
+async fn what_the_store_cannot_do_is_said_in_a_stable_code() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for (failure, status, code) in [
+        (ProposeError::Overloaded, 503, "overloaded"),
+        (ProposeError::DiskLow, 503, "disk_low"),
+        (ProposeError::NoLeader, 503, "no_leader"),
+        (ProposeError::NotLeader { leader: 2 }, 503, "no_leader"),
+        (ProposeError::Unknown, 503, "commit_unknown"),
+        (ProposeError::Stopped, 503, "commit_unknown"),
+        (ProposeError::TooLarge { size: 2, limit: 1 }, 413, "payload_too_large"),
+    ] {
+        universe.fail_proposals(Some(failure));
+        node.call(&Draft::submit(json!({"handler": "echo"}))).await.is(status, code);
+    }
+}
+
+#[tokio::test]
+async fn delays_become_exact_instants() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for (field, value, due_at) in [
+        ("delayMs", json!(0), "2027-01-15T08:00:00.000Z"),
+        ("delayMs", json!(1), "2027-01-15T08:00:00.001Z"),
+        ("delayMs", json!(2_147_483_647_u64), "2027-02-09T04:31:23.647Z"),
+        ("delayMs", json!(2_147_483_648_u64), "2027-02-09T04:31:23.648Z"),
+        ("delayMs", json!(31_536_000_000_000_u64), "3026-05-18T08:00:00.000Z"),
+        ("runAt", json!("2027-01-15T10:00:00.0001+02:00"), "2027-01-15T08:00:00.001Z"),
+        ("run_at", json!("9999-12-30T21:59:59.999Z"), "9999-12-30T21:59:59.999Z"),
+        ("runAt", json!("1970-01-01T00:00:00Z"), "1970-01-01T00:00:00.000Z"),
+    ] {
+        let reply = node.call(&Draft::submit(json!({"handler": "echo", field: value}))).await;
+        let task = reply.task_id();
+        assert_eq!(reply.body["dueAt"], due_at, "{field} {value}");
+        let got = node.call(&Draft::get(&format!("/openapi/v1/tasks/{task}"))).await;
+        assert_eq!(got.body["dueAt"], due_at);
+    }
+    for (field, value) in [
+        ("delayMs", json!(-1)),
+        ("delayMs", json!(1.5)),
+        ("delayMs", json!("10")),
+        ("delayMs", json!(9_007_199_254_740_992_u64)),
+        ("delayMs", json!(u64::MAX)),
+        ("runAt", json!("10000-01-01T00:00:00Z")),
+        ("runAt", json!("0001-01-01T00:00:00Z")),
+        ("runAt", json!("2027-01-15T08:00:00")),
+        ("runAt", json!("2016-12-31T23:59:60Z")),
+    ] {
+        let reply = node.call(&Draft::submit(json!({"handler": "echo", field: value}))).await;
+        reply.is(400, "invalid_request");
+        assert_eq!(reply.body["errors"][0]["pointer"], format!("/{field}"));
+    }
+    assert_eq!(T * 1000, 1_800_000_000_000);
+}
