@@ -204,10 +204,16 @@ impl Packer {
         }
     }
 
+    /// The next item that somebody still waits for. One that was given up has not been proposed.
     async fn next(&mut self) -> Option<Item> {
-        match self.held.take() {
-            Some(item) => Some(item),
-            None => self.queue.recv().await,
+        loop {
+            let item = match self.held.take() {
+                Some(item) => item,
+                None => self.queue.recv().await?,
+            };
+            if !item.waiter.answer.is_closed() {
+                return Some(item);
+            }
         }
     }
 
@@ -219,7 +225,6 @@ impl Packer {
         let mut waiters = VecDeque::from([first.waiter]);
         while let Ok(item) = self.queue.try_recv() {
             if item.waiter.answer.is_closed() {
-                // Whoever waited has given up, and nothing has been proposed.
                 continue;
             }
             let one_round = item.round == 0 || round == 0 || item.round == round;

@@ -19,11 +19,25 @@ use crate::transport::{RpcEnvelope, RpcKind};
 use crate::types::{LoggedMembership, NodeId, Raft, TypeConfig};
 use crate::{membership, receive, report};
 
-/// Answers a call.
+/// Answers a call. A caller that goes away does not stop what it began.
 ///
 /// # Errors
 /// The call is refused; nothing was done.
 pub async fn handle(
+    node: &Arc<Node>,
+    kind: RpcKind,
+    envelope: RpcEnvelope,
+    body: Bytes,
+) -> Result<Bytes, RpcError> {
+    if !matches!(kind, RpcKind::Snapshot | RpcKind::Join | RpcKind::Adopt) {
+        return answer(node, kind, envelope, body).await;
+    }
+    let node = Arc::clone(node);
+    let answered = tokio::spawn(async move { answer(&node, kind, envelope, body).await });
+    answered.await.unwrap_or_else(|error| Err(RpcError::Stopped(error.to_string())))
+}
+
+async fn answer(
     node: &Arc<Node>,
     kind: RpcKind,
     envelope: RpcEnvelope,

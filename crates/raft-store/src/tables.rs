@@ -118,3 +118,7 @@ impl Read for View {
 fn decode_row<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Fault> {
     codec::decode_row(bytes).map_err(Fault::codec("a row of the tables"))
 }
+
+#[cfg(test)]
+#[path = "tables/tables_tests.rs"]
+mod tests;

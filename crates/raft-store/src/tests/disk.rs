@@ -1,1 +1,33 @@
+//! A disk that fills up.
 
+use super::*;
+use crate::disk::Space;
+use crate::status::NodeState;
+
+const TOTAL: u64 = 1 << 40;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_with_a_full_disk_proposes_nothing_until_there_is_space() {
+    let mut cluster = Cluster::new();
+    let mut levels = BTreeMap::new();
+    for slot in 1..=3 {
+        let free = Arc::new(AtomicU64::new(TOTAL / 2));
+        let seen = Arc::clone(&free);
+        levels.insert(slot, free);
+        let probe: Probe = Arc::new(move |_| Ok(Space { free: seen.load(Ordering::Relaxed), total: TOTAL }));
+        cluster.open_on(slot, probe).await.unwrap();
+    }
+    let leader = cluster.leader().await;
+    let store = cluster.store(leader);
+    let kept = cluster.put().await;
+    levels[&leader].store(1 << 30, Ordering::Relaxed);
+    eventually("a low disk", async || status(&store).state == NodeState::DiskLow).await;
+    assert_eq!(status(&store).disk_free, 1 << 30);
+    let (refused, command) = cluster.submit();
+    assert_eq!(store.propose(command.clone()).await, Err(ProposeError::DiskLow));
+    levels[&leader].store(TOTAL / 2, Ordering::Relaxed);
+    eventually("space again", async || status(&store).state == NodeState::Ok).await;
+    assert!(has(&store, kept) && !has(&store, refused));
+    cluster.put().await;
+    cluster.level().await;
+}

@@ -1,0 +1,137 @@
+//! The tables on RocksDB against the ordered maps of the model.
+
+use orloj_model::key::Single;
+use orloj_model::schema::MetaTable;
+use orloj_model::tables::{MapTables, Read, ReadExt as _, TableId, Write, WriteExt as _};
+
+use super::*;
+use crate::codec::Bincode;
+use crate::types::{LeaderId, LogId};
+
+/// A small generator (splitmix64), so that a seed tells the whole run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+
+    /// Short keys over few bytes, with 0 and 255 among them, so that keys collide and are prefixes.
+    fn key(&mut self) -> Vec<u8> {
+        let length = self.below(4);
+        (0..length).map(|_| [0, 1, 7, 254, 255][self.below(5) as usize]).collect()
+    }
+
+    fn table(&mut self) -> TableId {
+        [TableId::Meta, TableId::Due, TableId::Ready, TableId::Executor][self.below(4) as usize]
+    }
+}
+
+fn seed() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).unwrap();
+    let seed = u64::from_le_bytes(bytes);
+    println!("seed {seed}");
+    seed
+}
+
+fn position(index: u64) -> Position {
+    let mut position = Position::default();
+    position.advance(LogId { leader_id: LeaderId { term: 1, node_id: 1 }, index }, index);
+    position
+}
+
+fn agree(random: &mut Random, tables: &impl Read<Error = Fault>, model: &MapTables<Bincode>) {
+    let (table, from, to) = (random.table(), random.key(), random.key());
+    let limit = random.below(6) as usize;
+    let expected = model.range_raw(table, &from, &to, limit).unwrap();
+    assert_eq!(tables.range_raw(table, &from, &to, limit).unwrap(), expected, "{table:?} {from:?}..{to:?}");
+    let everything = |end: &[u8]| model.range_raw(table, &[], end, usize::MAX).unwrap();
+    let end = [u8::MAX; 8];
+    assert_eq!(tables.range_raw(table, &[], &end, usize::MAX).unwrap(), everything(&end));
+    let key = random.key();
+    assert_eq!(tables.get_raw(table, &key).unwrap(), model.get_raw(table, &key).unwrap());
+}
+
+#[test]
+fn random_writes_read_back_as_from_ordered_maps() {
+    let mut random = Random(seed());
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path()).unwrap();
+    let mut model = MapTables::<Bincode>::default();
+    for round in 1..=60 {
+        let mut overlay = state.overlay(&Position::default());
+        let before = (state.view(&position(round)), model.clone());
+        for _ in 0..random.below(40) {
+            let (table, key) = (random.table(), random.key());
+            if random.below(3) == 0 {
+                overlay.delete_raw(table, key.clone()).unwrap();
+                model.delete_raw(table, key).unwrap();
+            } else {
+                let value = vec![round as u8; random.below(5) as usize];
+                overlay.put_raw(table, key.clone(), value.clone()).unwrap();
+                model.put_raw(table, key, value).unwrap();
+            }
+            agree(&mut random, &overlay, &model);
+        }
+        state.commit(&overlay, &position(round), Changed::default()).unwrap();
+        let view = state.view(&position(round));
+        assert_eq!(view.applied(), round);
+        for _ in 0..10 {
+            agree(&mut random, &view, &model);
+            agree(&mut random, &before.0, &before.1);
+        }
+    }
+}
+
+#[test]
+fn a_row_of_nothing_takes_no_bytes_and_a_missing_value_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path()).unwrap();
+    let mut overlay = state.overlay(&Position::default());
+    overlay.put_raw(TableId::Due, b"k".to_vec(), Vec::new()).unwrap();
+    let bytes = overlay.get_raw(TableId::Due, b"k").unwrap().unwrap();
+    assert!(bytes.is_empty() && overlay.decode::<()>(&bytes).is_ok());
+    assert!(overlay.decode::<u64>(&bytes).is_err());
+    overlay.put_raw(TableId::Meta, vec![0], b"junk".to_vec()).unwrap();
+    assert!(overlay.get::<MetaTable>(&Single).is_err());
+}
+
+#[test]
+fn the_digest_of_an_overlay_is_that_of_the_maps() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path()).unwrap();
+    let mut overlay = state.overlay(&Position { digest: 7, ..Position::default() });
+    let mut model = MapTables::<Bincode>::default();
+    model.set_digest(7);
+    let meta = orloj_model::apply::Meta { now_ms: 1, round: 2, leader: 3 };
+    overlay.put::<MetaTable>(&Single, &meta).unwrap();
+    model.put::<MetaTable>(&Single, &meta).unwrap();
+    assert_eq!(overlay.digest(), model.digest());
+    assert_ne!(overlay.digest(), 7);
+}
+
+#[test]
+fn the_position_is_written_with_the_rows_and_found_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut position = Position::default();
+    {
+        let state = StateDb::open(dir.path()).unwrap();
+        assert_eq!(state.position().unwrap(), Position::default());
+        for index in 1..=(256 * 70) {
+            let id = LogId { leader_id: LeaderId { term: 3, node_id: 2 }, index };
+            position.advance(id, index * 10);
+        }
+        let changed = Changed { membership: true, checkpoints: true };
+        state.commit(&state.overlay(&position), &position, changed).unwrap();
+    }
+    let found = StateDb::open(dir.path()).unwrap().position().unwrap();
+    assert_eq!(found, position);
+    assert_eq!(found.checkpoints.len(), 64);
+    assert_eq!(found.checkpoints[63], crate::Checkpoint { index: 256 * 70, digest: 256 * 700 });
+    assert_eq!(found.checkpoints[0].index, 256 * 7);
+}

@@ -1,0 +1,88 @@
+//! `kill -9` of all three nodes at once, under load, while snapshots are taken, logs purged and snapshots
+//! installed: whatever was acknowledged is on every node afterwards, and the nodes are equal.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::victim;
+
+const NAME: &str = "tests::crash::what_was_acknowledged_survives_kill_9_of_all_nodes";
+const ROUNDS: u64 = 6;
+const PROPOSERS: usize = 8;
+
+#[test]
+fn what_was_acknowledged_survives_kill_9_of_all_nodes() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    if let Some(task) = victim::task() {
+        let (seed, dir) = task.split_once(' ').unwrap();
+        runtime.block_on(work_for_ever(Path::new(dir), seed.parse().unwrap()));
+    }
+    let seed: u64 = rand::random::<u32>().into();
+    println!("seed {seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let mut acknowledged = Vec::new();
+    for round in 0..ROUNDS {
+        let task = format!("{} {}", seed + (round << 32), dir.path().display());
+        let after = Duration::from_millis(random.random_range(100..1500));
+        let lines = victim::run_and_kill(NAME, &task, after);
+        acknowledged.extend(lines.iter().filter_map(|line| line.strip_prefix("ack ")).map(named));
+        runtime.block_on(check(dir.path(), &acknowledged));
+    }
+    println!("{} tasks acknowledged", acknowledged.len());
+    assert!(acknowledged.len() > 100, "the load never got going: {}", acknowledged.len());
+}
+
+fn named(number: &str) -> TaskId {
+    TaskId(number.parse::<u128>().unwrap().to_be_bytes())
+}
+
+fn short_log(root: &Path) -> Cluster {
+    let mut cluster = Cluster::at(root);
+    cluster.snapshot.keep_log_entries = 5;
+    cluster
+}
+
+/// Starts the killed nodes again, here, and looks for everything that was acknowledged.
+async fn check(root: &Path, acknowledged: &[TaskId]) {
+    let mut cluster = short_log(root).boot().await;
+    cluster.level().await;
+    for store in cluster.stores.values() {
+        let lost: Vec<_> = acknowledged.iter().filter(|task| !has(store, **task)).collect();
+        assert!(lost.is_empty(), "node {} has lost {lost:?}", store.status().id);
+    }
+    for slot in 1..=3 {
+        cluster.stop(slot).await;
+    }
+}
+
+/// The process that gets killed: three nodes, proposers, and a follower that is cut off again and again until
+/// only a snapshot helps it.
+async fn work_for_ever(root: &Path, seed: u64) -> ! {
+    let mut random = StdRng::seed_from_u64(seed);
+    let cluster = Arc::new(short_log(root).boot().await);
+    cluster.next_task.store(seed, Ordering::Relaxed);
+    victim::say("ready");
+    for _ in 0..PROPOSERS {
+        let cluster = Arc::clone(&cluster);
+        tokio::spawn(async move {
+            loop {
+                let task = cluster.put().await;
+                victim::say(&format!("ack {}", u128::from_be_bytes(task.0)));
+            }
+        });
+    }
+    loop {
+        let leader = cluster.leader().await;
+        let away = leader % 3 + random.random_range(1..=2u64) % 2 + 1;
+        let away = if away > 3 { away - 3 } else { away };
+        if away != leader {
+            cluster.cut(away);
+        }
+        // It fails when the leadership has moved, which is all right.
+        drop(cluster.store(leader).snapshot_now(PATIENCE).await);
+        cluster.heal(away);
+        tokio::time::sleep(Duration::from_millis(random.random_range(20..200))).await;
+    }
+}
