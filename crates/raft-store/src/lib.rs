@@ -53,3 +53,6 @@ mod suite_tests;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod victim;

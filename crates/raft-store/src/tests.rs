@@ -2,13 +2,14 @@
 
 mod boot;
 mod change;
+mod crash;
 mod digest;
 mod disk;
 mod replicate;
 mod snapshot;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -86,7 +87,9 @@ impl Transport for Wire {
 
 /// Nodes by slot; slot n has the address `node-n:1`.
 struct Cluster {
-    root: TempDir,
+    root: PathBuf,
+    /// The root goes with the cluster, unless it was given from outside.
+    _temporary: Option<TempDir>,
     net: Arc<Net>,
     stores: BTreeMap<u64, Store>,
     snapshot: SnapshotOptions,
@@ -100,8 +103,16 @@ fn address(slot: u64) -> String {
 
 impl Cluster {
     fn new() -> Cluster {
+        let temporary = tempfile::tempdir().unwrap();
+        let cluster = Cluster::at(temporary.path());
+        Cluster { _temporary: Some(temporary), ..cluster }
+    }
+
+    /// A cluster whose data lies, or will lie, in this directory.
+    fn at(root: &Path) -> Cluster {
         Cluster {
-            root: tempfile::tempdir().unwrap(),
+            root: root.to_path_buf(),
+            _temporary: None,
             net: Arc::default(),
             stores: BTreeMap::new(),
             snapshot: SnapshotOptions::default(),
@@ -124,7 +135,7 @@ impl Cluster {
     }
 
     fn dir(&self, slot: u64) -> PathBuf {
-        self.root.path().join(slot.to_string())
+        self.root.join(slot.to_string())
     }
 
     fn options(&self, slot: u64) -> Options {
