@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use orloj_api::{Api, Bounds, Parts, internal_router, peer, public_router, serve};
+use orloj_model::id::NodeId;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_raft_store::http::HttpTransport;
 use orloj_raft_store::{MemberInfo, Store};
@@ -137,10 +138,13 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
     let internal = bind("listen-internal", config.listen_internal()).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let transport = HttpTransport::new(peer::signer(secrets.cluster.clone(), Arc::clone(&clock)), false)?;
-    let store = Store::open(config.store.clone(), Arc::new(transport), Arc::clone(&clock)).await?;
+    // One cluster's time for whoever stamps entries and for the leader's loop.
+    let cluster_clock = ClusterClock::new(Arc::clone(&clock));
+    let stamps = Arc::new(cluster_clock.clone());
+    let store = Store::open(config.store.clone(), Arc::new(transport), stamps).await?;
     tracing::info!(node = ?store.status().id, api = %config.store.api, internal = %config.store.internal, "replica started");
     let ends = CancellationToken::new();
-    let parts = Running::start(&config, secrets, &store, clock, (public, internal), &ends)?;
+    let parts = Running::start(&config, secrets, &store, cluster_clock, (public, internal), &ends)?;
     let mut fatal = store.fatal();
     let failure = tokio::select! {
         () = stop.cancelled() => None,
@@ -177,16 +181,17 @@ impl Running {
         config: &Config,
         secrets: Secrets,
         store: &Store,
-        clock: Arc<dyn Clock>,
+        cluster_clock: ClusterClock,
         (public, internal): (TcpListener, TcpListener),
         ends: &CancellationToken,
     ) -> anyhow::Result<Running> {
+        let clock = Arc::clone(cluster_clock.base());
         let mut registry = Registry::default();
         let link = HttpLink::new(peer::REPLICA.to_owned(), secrets.executors, Arc::clone(&clock))?;
         let scheduler = Service::new(
             store.clone(),
             Arc::new(link),
-            ClusterClock::new(Arc::clone(&clock)),
+            cluster_clock,
             config.scheduler.clone(),
             orloj_scheduler::metrics::Metrics::register(&mut registry),
         );
@@ -238,15 +243,27 @@ async fn hand_over(store: &Store) {
     if !store.leadership().borrow().leading {
         return;
     }
+    match timeout(TRANSFER_PATIENCE, transfer(store)).await {
+        Ok(Some(to)) => tracing::info!(to, "leadership handed over"),
+        Ok(None) => tracing::warn!("no other replica takes the leadership"),
+        Err(_) => tracing::warn!("the leadership was not handed over in time"),
+    }
+}
+
+/// The voter that took it.
+async fn transfer(store: &Store) -> Option<NodeId> {
     let own = store.status().id;
-    let others = store.members().into_iter().filter(|member| member.voter && Some(member.id) != own);
-    for MemberInfo { id, .. } in others {
-        match timeout(TRANSFER_PATIENCE, store.transfer_leader(id)).await {
-            Ok(Ok(())) => return tracing::info!(to = id, "leadership handed over"),
-            Ok(Err(error)) => tracing::warn!(%error, to = id, "the leadership was not handed over"),
-            Err(_) => tracing::warn!(to = id, "the leadership was not handed over in time"),
+    for MemberInfo { id, voter, .. } in store.members() {
+        // One that does not answer is down, or is stopping as well.
+        if !voter || Some(id) == own || store.peer_status(id).await.is_err() {
+            continue;
+        }
+        match store.transfer_leader(id).await {
+            Ok(()) => return Some(id),
+            Err(error) => tracing::warn!(%error, to = id, "the leadership was not handed over"),
         }
     }
+    None
 }
 
 async fn ended<T>(part: &str, handle: JoinHandle<T>) -> Option<T> {
