@@ -49,6 +49,8 @@ pub(crate) struct Outcome {
 struct Pending {
     segment: u64,
     report: Arc<Report>,
+    /// The leader has refused it as such; it is tried again, but nothing waits for it.
+    refused: bool,
 }
 
 /// What may be kept in the memory of outcomes.
@@ -111,7 +113,7 @@ impl Ledger {
                 }
                 self.next += 1;
                 self.by_attempt.insert(report.attempt.clone(), self.next);
-                self.pending.insert(self.next, Pending { segment, report: report.into() });
+                self.pending.insert(self.next, Pending { segment, report: report.into(), refused: false });
             }
         }
     }
@@ -196,7 +198,7 @@ impl Ledger {
         self.next
     }
 
-    /// The first reports after a number, in order, at most so many and about so many bytes.
+    /// The first reports after a number, in order, at most so many and so many bytes; one at least.
     pub(crate) fn batch(&self, after: u64, most: usize, bytes: usize) -> Vec<(u64, Arc<Report>)> {
         let mut left = bytes;
         let mut batch = Vec::new();
@@ -216,6 +218,18 @@ impl Ledger {
         self.by_attempt.contains_key(attempt)
     }
 
+    /// The leader has refused a report as such.
+    pub(crate) fn refuse(&mut self, number: u64) {
+        if let Some(pending) = self.pending.get_mut(&number) {
+            pending.refused = true;
+        }
+    }
+
+    /// Whether a report up to a number waits and has not been refused.
+    pub(crate) fn waits_up_to(&self, number: u64) -> bool {
+        self.pending.range(..=number).any(|(_, pending)| !pending.refused)
+    }
+
     /// Every report that waits.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
         self.pending.values().map(|pending| &*pending.report)
@@ -229,10 +243,15 @@ impl Ledger {
     }
 }
 
-/// About how many bytes a report takes as JSON; control characters in a result may make it more.
+/// At most how many bytes a report takes as JSON.
 fn size_on_wire(report: &Report) -> usize {
-    let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() * 5 / 4);
-    let tail = report.log_tail.as_ref().map_or(0, |tail| tail.len() * 4 / 3);
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        0..=0x1f => 6,
+        _ => 1,
+    };
+    let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.bytes().map(escaped).sum());
+    let tail = report.log_tail.as_ref().map_or(0, |tail| tail.len().div_ceil(3) * 4);
     512 + text(&report.message) + text(&report.result) + tail
 }
 

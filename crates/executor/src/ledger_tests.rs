@@ -50,6 +50,27 @@ fn a_batch_is_bounded_by_bytes_but_never_empty() {
 }
 
 #[test]
+fn the_size_of_a_report_is_not_underestimated() {
+    let mut big = report("a", 1, 10);
+    big.result = Some(format!("\"{}\"", "\\\u{1}é\"".repeat(1_000)));
+    big.message = Some("\n".repeat(100));
+    big.log_tail = Some(vec![7; 1_001]);
+    assert!(size_on_wire(&big) >= serde_json::to_vec(&big).unwrap().len());
+}
+
+#[test]
+fn nothing_waits_for_a_report_that_was_refused() {
+    let mut ledger = Ledger::new(LIMITS);
+    (1..=2).for_each(|fence| ledger.apply(ended("a", fence, 10), 1, at(10)));
+    let batch = ledger.batch(0, 9, usize::MAX);
+    let (first, second) = (batch[0].0, batch[1].0);
+    assert!(ledger.waits_up_to(first));
+    ledger.refuse(first);
+    assert!(!ledger.waits_up_to(first) && ledger.waits_up_to(second));
+    assert_eq!(ledger.batch(0, 9, usize::MAX).len(), 2, "it is still tried");
+}
+
+#[test]
 fn a_success_answers_for_the_window_and_no_longer() {
     let mut ledger = Ledger::new(LIMITS);
     ledger.apply(ended("a", 1, 10), 1, at(10));

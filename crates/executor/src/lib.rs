@@ -17,6 +17,29 @@
 //! the record of its outcome leaves nobody who knows; the handler makes itself idempotent with the
 //! business key that every attempt carries.
 //!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use orloj_executor::{AttemptContext, Handler, HandlerError, HandlerOutput, Handlers, Options, Service};
+//! use orloj_wire::clock::SystemClock;
+//!
+//! struct DailyReport;
+//!
+//! impl Handler for DailyReport {
+//!     async fn run(&self, context: AttemptContext) -> Result<HandlerOutput, HandlerError> {
+//!         context.log("reading");
+//!         context.progress(50, Some("half of it"));
+//!         Ok(HandlerOutput::none())
+//!     }
+//! }
+//!
+//! # async fn example(options: Options) -> Result<(), orloj_executor::Error> {
+//! let handlers = Handlers::new().with("daily-report", DailyReport)?;
+//! let handle = Service::start(options, handlers, Arc::new(SystemClock::new())).await?;
+//! handle.stopped().await
+//! # }
+//! ```
+//!
 //! The pure core is the book (what is held) and the ledger (what is remembered): plain data without clock,
 //! disk or socket. The shells around them act. A program gives [`Service::start`] its [`Options`] and
 //! [`Handlers`].

@@ -15,8 +15,8 @@ use crate::sync::lock;
 const PATH: &str = "/internal/v1/executors/report";
 /// Most reports of one batch.
 const BATCH: usize = 256;
-/// Most bytes of one batch, about; a single report may be bigger.
-const BATCH_BYTES: usize = 1 << 20;
+/// Most bytes of one batch; a single report may be bigger.
+const BATCH_BYTES: usize = 448 << 10;
 
 /// Where the sender is in the list of undelivered reports.
 struct Cursor {
@@ -45,7 +45,12 @@ pub(crate) async fn run(core: Arc<Core>) {
             }
             Err(error) => {
                 tracing::warn!(reports = batch.len(), cause = %error, "reports are not delivered yet");
+                let before = cursor.after;
                 cursor = cursor.after_failure(&error, &batch);
+                if cursor.after > before {
+                    lock(core.journal.ledger()).refuse(cursor.after);
+                    core.changed.send_replace(());
+                }
                 let delay = backoff.next();
                 tokio::select! {
                     () = sleep(delay) => {}

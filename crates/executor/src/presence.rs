@@ -68,15 +68,14 @@ pub(crate) async fn run(core: Arc<Core>, profile: Profile) {
 }
 
 /// Reports of earlier lives carry their old incarnation; they count only while the leader has not yet ended
-/// what that life held, which the registration makes it do.
+/// what that life held, which the registration makes it do. One that the leader refuses as such is not
+/// waited for.
 async fn deliver_old_reports(core: &Core) {
     let mut changed = core.changed.subscribe();
     let newest = lock(core.journal.ledger()).latest();
     core.outbox.notify_one();
-    loop {
-        let left =
-            lock(core.journal.ledger()).batch(0, 1, 1).first().is_some_and(|(number, _)| *number <= newest);
-        if !left || changed.changed().await.is_err() {
+    while lock(core.journal.ledger()).waits_up_to(newest) {
+        if changed.changed().await.is_err() {
             return;
         }
     }

@@ -19,8 +19,8 @@ const NOTE_LIMIT: usize = 1 << 10;
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Most saves of one batch.
 const BATCH: usize = 256;
-/// Most checkpoint bytes of one batch, about.
-const BATCH_BYTES: usize = 1 << 20;
+/// Checkpoint bytes after which a batch is full.
+const BATCH_BYTES: usize = 256 << 10;
 
 type Waiter = oneshot::Sender<Result<(), SaveError>>;
 

@@ -191,6 +191,8 @@ impl Group {
         let _ = self.leader_exits().await;
         // There is no event for the end of a group of strangers.
         while procs::signal_group(self.id, 0) {
+            // Where this process is the one that inherits orphans, it has to collect them.
+            let _ = self.child.try_wait();
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
