@@ -141,3 +141,64 @@ impl Transport for HttpTransport {
         self.send(to, kind, envelope, body, deadline).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Calls a listener that treats its connections as told; answers what the caller learns.
+    async fn call(address: String) -> TransportError {
+        let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+        let note = Arc::clone(&seen);
+        let signer: Signer = Arc::new(move |parts| {
+            note.lock().unwrap().push(format!("{} {} {}", parts.method, parts.path, parts.audience));
+            vec![("x-signature", "s".into())]
+        });
+        let transport = HttpTransport::new(signer, false).unwrap();
+        let to = Member { internal: address.clone(), ..Member::default() };
+        let envelope = RpcEnvelope {
+            cluster: "c".into(),
+            target: 1,
+            target_birth: "b".into(),
+            from: 2,
+            from_birth: "d".into(),
+        };
+        let deadline = Duration::from_millis(300);
+        let error = transport.call(&to, RpcKind::Vote, envelope, Bytes::from_static(b"x"), deadline).await;
+        assert_eq!(*seen.lock().unwrap(), [format!("POST /raft/v1/vote {address}")]);
+        error.expect_err("nobody answers")
+    }
+
+    #[tokio::test]
+    async fn a_port_that_nobody_listens_on_is_unreachable() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        drop(listener);
+        assert!(matches!(call(address).await, TransportError::Unreachable(_)));
+    }
+
+    #[tokio::test]
+    async fn silence_is_a_timeout() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let held = tokio::spawn(async move { listener.accept().await });
+        assert!(matches!(call(address).await, TransportError::Timeout(_)));
+        drop(held);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_may_have_carried_the_call() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let breaks = tokio::spawn(async move {
+            loop {
+                drop(listener.accept().await);
+            }
+        });
+        let error = call(address).await;
+        assert!(matches!(error, TransportError::Broken(_)), "{error:?}");
+        breaks.abort();
+    }
+}

@@ -55,4 +55,6 @@ mod suite_tests;
 mod tests;
 
 #[cfg(test)]
+mod golden_tests;
+#[cfg(test)]
 mod victim;

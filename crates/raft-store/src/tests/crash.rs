@@ -22,16 +22,17 @@ fn what_was_acknowledged_survives_kill_9_of_all_nodes() {
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
     let dir = tempfile::tempdir().unwrap();
-    let mut acknowledged = Vec::new();
+    let (mut acknowledged, mut purged) = (Vec::new(), 0);
     for round in 0..ROUNDS {
         let task = format!("{} {}", seed + (round << 32), dir.path().display());
         let after = Duration::from_millis(random.random_range(100..1500));
         let lines = victim::run_and_kill(NAME, &task, after);
         acknowledged.extend(lines.iter().filter_map(|line| line.strip_prefix("ack ")).map(named));
-        runtime.block_on(check(dir.path(), &acknowledged));
+        purged = runtime.block_on(check(dir.path(), &acknowledged));
     }
     println!("{} tasks acknowledged", acknowledged.len());
     assert!(acknowledged.len() > 100, "the load never got going: {}", acknowledged.len());
+    assert!(purged > 0, "no log was ever purged");
 }
 
 fn named(number: &str) -> TaskId {
@@ -44,45 +45,47 @@ fn short_log(root: &Path) -> Cluster {
     cluster
 }
 
-/// Starts the killed nodes again, here, and looks for everything that was acknowledged.
-async fn check(root: &Path, acknowledged: &[TaskId]) {
+/// Starts the killed nodes again, here, and looks for everything that was acknowledged. Answers how far the
+/// first node's log has been purged.
+async fn check(root: &Path, acknowledged: &[TaskId]) -> u64 {
     let mut cluster = short_log(root).boot().await;
     cluster.level().await;
-    for store in cluster.stores.values() {
+    for (slot, store) in &cluster.stores {
         let lost: Vec<_> = acknowledged.iter().filter(|task| !has(store, **task)).collect();
-        assert!(lost.is_empty(), "node {} has lost {lost:?}", store.status().id);
+        assert!(lost.is_empty(), "node {slot} has lost {lost:?}");
     }
+    let purged = status(&cluster.store(1)).purged;
     for slot in 1..=3 {
         cluster.stop(slot).await;
     }
+    purged
 }
 
 /// The process that gets killed: three nodes, proposers, and a follower that is cut off again and again until
 /// only a snapshot helps it.
 async fn work_for_ever(root: &Path, seed: u64) -> ! {
     let mut random = StdRng::seed_from_u64(seed);
-    let cluster = Arc::new(short_log(root).boot().await);
+    let cluster = short_log(root).boot().await;
     cluster.next_task.store(seed, Ordering::Relaxed);
     victim::say("ready");
-    for _ in 0..PROPOSERS {
-        let cluster = Arc::clone(&cluster);
-        tokio::spawn(async move {
-            loop {
-                let task = cluster.put().await;
-                victim::say(&format!("ack {}", u128::from_be_bytes(task.0)));
-            }
-        });
-    }
-    loop {
-        let leader = cluster.leader().await;
-        let away = leader % 3 + random.random_range(1..=2u64) % 2 + 1;
-        let away = if away > 3 { away - 3 } else { away };
-        if away != leader {
-            cluster.cut(away);
+    let propose = async || {
+        loop {
+            let task = cluster.put().await;
+            victim::say(&format!("ack {}", u128::from_be_bytes(task.0)));
         }
-        // It fails when the leadership has moved, which is all right.
-        drop(cluster.store(leader).snapshot_now(PATIENCE).await);
-        cluster.heal(away);
-        tokio::time::sleep(Duration::from_millis(random.random_range(20..200))).await;
-    }
+    };
+    let proposers = futures_util::future::join_all((0..PROPOSERS).map(|_| propose()));
+    let disturb = async {
+        loop {
+            let leader = cluster.leader().await;
+            let away = (leader + random.random_range(0..2)) % 3 + 1;
+            cluster.cut(away);
+            // It fails when the leadership has moved, which is all right.
+            drop(cluster.store(leader).snapshot_now(PATIENCE).await);
+            cluster.heal(away);
+            tokio::time::sleep(Duration::from_millis(random.random_range(20..200))).await;
+        }
+    };
+    tokio::join!(proposers, disturb);
+    unreachable!("the work has no end")
 }
