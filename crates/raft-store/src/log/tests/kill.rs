@@ -1,23 +1,20 @@
 //! `kill -9` under load: whatever was reported to be on disk is there afterwards.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::victim::{self, say};
 
-/// Tells the test binary to be the process that gets killed: directory and seed.
-const CHILD: &str = "ORLOJ_TEST_LOG_CHILD";
 const NAME: &str = "log::tests::kill::what_was_reported_survives_kill_9";
 const ROUNDS: u64 = 8;
 
 #[test]
 fn what_was_reported_survives_kill_9() {
-    if let Ok(task) = std::env::var(CHILD) {
+    if let Some(task) = victim::task() {
         let (seed, dir) = task.split_once(' ').unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -30,8 +27,8 @@ fn what_was_reported_survives_kill_9() {
     let mut oracle = Oracle::default();
     let mut acknowledged = 0;
     for round in 0..ROUNDS {
-        let lines =
-            run_and_kill(dir.path(), seed + round, Duration::from_millis(random.random_range(20..300)));
+        let task = format!("{} {}", seed.wrapping_add(round), dir.path().display());
+        let lines = victim::run_and_kill(NAME, &task, Duration::from_millis(random.random_range(20..300)));
         for line in &lines {
             oracle.hear(line);
         }
@@ -39,44 +36,6 @@ fn what_was_reported_survives_kill_9() {
         tokio::runtime::Runtime::new().unwrap().block_on(oracle.check(dir.path()));
     }
     assert!(acknowledged > 0, "the load never got going");
-}
-
-/// Starts a writer, kills it so long after it is ready, and answers everything that it said.
-fn run_and_kill(dir: &Path, seed: u64, after: Duration) -> Vec<String> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([NAME, "--exact", "--nocapture", "--test-threads=1"])
-        .env(CHILD, format!("{seed} {}", dir.display()))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let output = BufReader::new(child.stdout.take().unwrap());
-    let (heard, lines) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        // A line that the kill cut short has no end and is no promise.
-        let mut output = output;
-        let mut line = String::new();
-        while output.read_line(&mut line).unwrap() > 0 {
-            if let Some(said) = line.trim_end_matches('\n').strip_prefix('@')
-                && line.ends_with('\n')
-            {
-                heard.send(said.to_owned()).unwrap();
-            }
-            line.clear();
-        }
-    });
-    let first = lines.recv_timeout(Duration::from_secs(60));
-    if first.is_ok() {
-        // The moment of the kill is what the test varies.
-        std::thread::sleep(after);
-    }
-    kill(&mut child);
-    reader.join().unwrap();
-    first.into_iter().chain(lines.try_iter()).collect()
-}
-
-fn kill(child: &mut Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 /// What the killed process had promised.
@@ -122,12 +81,6 @@ impl Oracle {
             assert_eq!(found.get(&index), Some(&entry(term, index)), "acknowledged entry {index}");
         }
     }
-}
-
-fn say(line: &str) {
-    // One write, so that a kill cuts at most the last line.
-    std::io::stdout().write_all(format!("@{line}\n").as_bytes()).unwrap();
-    std::io::stdout().flush().unwrap();
 }
 
 /// The process that gets killed.
