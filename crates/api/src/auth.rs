@@ -116,8 +116,9 @@ impl Credentials {
         }
         let detail =
             format!("{} is more than {TIME_WINDOW_S} s away from the server's clock", self.timestamp);
-        let server_time = Some(Time(now_s.saturating_mul(1000)));
-        Err(Failure { server_time, ..Failure::new(Code::TimestampOutOfWindow, detail) })
+        let mut failure = Failure::new(Code::TimestampOutOfWindow, detail);
+        failure.server_time = Some(Time(now_s.saturating_mul(1000)));
+        Err(failure)
     }
 }
 
@@ -220,7 +221,3 @@ fn idempotency_header(headers: &impl Headers) -> Result<String, Failure> {
 fn unquoted(text: &str) -> &str {
     text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text)
 }
-
-#[cfg(test)]
-#[path = "auth_tests.rs"]
-mod tests;

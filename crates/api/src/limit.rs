@@ -50,7 +50,7 @@ impl Bucket {
 
     /// Whole seconds, at least one, until there is a token.
     fn wait_s(&self, rate: Rate) -> u64 {
-        (((1.0 - self.tokens) / rate.per_s).ceil().max(1.0)).min(1e9) as u64
+        ((1.0 - self.tokens) / rate.per_s).ceil().clamp(1.0, 1e9) as u64
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a call comes to, before it is an HTTP answer.
 
+use std::ops::{Deref, DerefMut};
+
 use bytes::Bytes;
 use orloj_model::Refusal;
 use orloj_raft_store::{MembershipError, ProposeError, ReadError};
@@ -52,9 +54,13 @@ impl Answer {
     }
 }
 
-/// A refusal on its way to becoming a problem document.
+/// A refusal on its way to becoming a problem document. Boxed, since most calls succeed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub struct Failure(Box<Details>);
+
+/// What is known of a refusal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Details {
     /// The stable code.
     pub code: Code,
     /// What happened this time; never shows what the caller may not know.
@@ -73,10 +79,24 @@ pub struct Failure {
     pub task: Option<Box<Task>>,
 }
 
+impl Deref for Failure {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Failure {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
 impl Failure {
     /// A refusal of this code.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Failure {
+        Failure(Box::new(Details {
             code,
             detail: detail.into(),
             errors: Vec::new(),
@@ -89,7 +109,7 @@ impl Failure {
             server_time: None,
             violated: Vec::new(),
             task: None,
-        }
+        }))
     }
 
     /// Values that are at fault.
@@ -99,13 +119,16 @@ impl Failure {
             [one] => format!("{}: {}", one.pointer, one.message),
             many => format!("{} values are not acceptable", many.len()),
         };
-        Failure { errors, ..Failure::new(code, detail) }
+        let mut failure = Failure::new(code, detail);
+        failure.errors = errors;
+        failure
     }
 
     /// A method that the path does not take.
     pub fn method(allow: &'static str) -> Self {
-        let detail = format!("this path takes {allow}");
-        Failure { allow: Some(allow), ..Failure::new(Code::MethodNotAllowed, detail) }
+        let mut failure = Failure::new(Code::MethodNotAllowed, format!("this path takes {allow}"));
+        failure.allow = Some(allow);
+        failure
     }
 
     /// A fault of the server's own: the caller learns nothing but the request id, the log gets the rest.
@@ -130,20 +153,21 @@ impl Failure {
 
     /// The HTTP answer.
     pub fn answer(self, request_id: &str) -> Answer {
-        let mut problem = Problem::new(self.code, self.detail).with_errors(self.errors);
+        let Details { code, detail, errors, retry_after_s, allow, server_time, violated, task } = *self.0;
+        let mut problem = Problem::new(code, detail).with_errors(errors);
         problem.instance = format!("urn:orloj:request:{request_id}");
-        problem.server_time = self.server_time;
-        problem.violated_policies = self.violated.into_iter().map(str::to_owned).collect();
-        problem.task = self.task;
-        let mut answer = Answer::json(self.code.status(), &problem);
+        problem.server_time = server_time;
+        problem.violated_policies = violated.into_iter().map(str::to_owned).collect();
+        problem.task = task;
+        let mut answer = Answer::json(code.status(), &problem);
         answer.headers[0].1 = MEDIA_TYPE.to_owned();
-        if self.code.status() == 401 {
+        if code.status() == 401 {
             answer = answer.with("www-authenticate", "ORLOJ1-HMAC-SHA256");
         }
-        if let Some(allow) = self.allow {
+        if let Some(allow) = allow {
             answer = answer.with("allow", allow);
         }
-        if let Some(seconds) = self.retry_after_s {
+        if let Some(seconds) = retry_after_s {
             answer = answer.with("retry-after", seconds.to_string());
         }
         answer

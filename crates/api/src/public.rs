@@ -89,11 +89,10 @@ impl Public {
         let address = Remote::of(request.extensions());
         let now = shared.clock.monotonic();
         if !self.failed().has_one(&address, now) {
-            let failure = Failure {
-                violated: vec!["failed-credentials"],
-                retry_after_s: Some(1),
-                ..Failure::new(Code::RateLimited, "too many requests with bad credentials from this address")
-            };
+            let detail = "too many requests with bad credentials from this address";
+            let mut failure = Failure::new(Code::RateLimited, detail);
+            failure.violated = vec!["failed-credentials"];
+            failure.retry_after_s = Some(1);
             return failure.answer(request_id);
         }
         let checked = self.take_in(request, request_id).await.and_then(|request| {

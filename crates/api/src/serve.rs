@@ -121,3 +121,98 @@ async fn speaks(stream: &TcpStream, within: Duration) -> bool {
     }
     matches!(tokio::time::timeout(within, stream.peek(&mut [0])).await, Ok(Ok(1)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Arc;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    const TIGHT: Bounds = Bounds {
+        connections: 2,
+        header_read: Duration::from_millis(50),
+        header_bytes: 16 * 1024,
+        streams: 4,
+        window: 64 * 1024,
+        grace: Duration::from_secs(10),
+    };
+
+    /// A listener whose one route says that it has been entered, and answers when it is told to.
+    struct Served {
+        address: SocketAddr,
+        entered: Arc<Notify>,
+        go: Arc<Notify>,
+        stop: CancellationToken,
+        serving: tokio::task::JoinHandle<()>,
+    }
+
+    async fn listen() -> Served {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (entered, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (say, wait) = (Arc::clone(&entered), Arc::clone(&go));
+        let route = get(move || async move {
+            say.notify_one();
+            wait.notified().await;
+            "done"
+        });
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, Router::new().route("/", route), TIGHT, stop.clone()));
+        Served { address, entered, go, stop, serving }
+    }
+
+    async fn send(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        stream
+    }
+
+    /// Everything until the other side closes. A reset counts as closing.
+    async fn read(mut stream: TcpStream) -> String {
+        let mut bytes = Vec::new();
+        let _ = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut bytes))
+            .await
+            .expect("the connection is closed");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+
+    #[tokio::test]
+    async fn connections_that_do_not_ask_are_closed_and_make_room() {
+        let Served { address, go, .. } = listen().await;
+        let silent = send(address, b"").await;
+        let slow = send(address, b"GET / HT").await;
+        // Both places are taken until those two are given up.
+        let third = send(address, GET).await;
+        go.notify_one();
+        assert!(read(third).await.ends_with("done"));
+        assert_eq!(read(silent).await, "");
+        assert!(!read(slow).await.contains("200"));
+    }
+
+    #[tokio::test]
+    async fn heads_are_bounded() {
+        let Served { address, .. } = listen().await;
+        let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "x".repeat(17 * 1024));
+        let answer = read(send(address, head.as_bytes()).await).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_runs_is_finished_before_the_end() {
+        let Served { address, entered, go, stop, serving } = listen().await;
+        let answer = tokio::spawn(read(send(address, GET).await));
+        entered.notified().await;
+        stop.cancel();
+        go.notify_one();
+        assert!(answer.await.unwrap().ends_with("done"));
+        serving.await.unwrap();
+        assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    }
+}

@@ -23,6 +23,9 @@ struct Vector {
     signature: String,
 }
 
+/// Changes one thing about a vector.
+type Change = fn(&mut Vector);
+
 impl Vector {
     fn parts(&self) -> Parts<'_> {
         Parts {
@@ -78,7 +81,7 @@ fn no_two_vectors_share_a_signature() {
 
 #[test]
 fn any_changed_line_breaks_every_vector() {
-    let changes: [(&str, fn(&mut Vector)); 10] = [
+    let changes: [(&str, Change); 10] = [
         ("label", |v| v.label = if v.label == "caller" { "admin".into() } else { "caller".into() }),
         ("audience", |v| v.audience = "defaulu".into()),
         ("access key", |v| v.access_key.push('A')),

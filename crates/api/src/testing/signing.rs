@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use super::{Draft, SECRET_A2, T, Universe};
 
+/// Changes one thing about a request.
+type Change = fn(&mut Draft);
+
 fn submit() -> Draft {
     Draft::submit(json!({"handler": "echo", "params": {"n": 1}})).key("order-42")
 }
@@ -20,7 +23,7 @@ async fn each_signed_line_counts() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let sent = submit();
-    let changes: [(&str, fn(&mut Draft)); 10] = [
+    let changes: [(&str, Change); 10] = [
         ("label", |d| d.label = Label::Admin),
         ("audience", |d| d.audience = "defaulu".into()),
         ("access key", |d| d.access_key = "ak_A2".into()),
@@ -125,7 +128,7 @@ async fn credentials_stand_in_four_headers_once_each() {
 async fn malformed_credentials_are_refused_before_anything_else() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
-    let changes: [(&str, fn(&mut Draft)); 12] = [
+    let changes: [(&str, Change); 12] = [
         ("empty key", |d| d.access_key = String::new()),
         ("long key", |d| d.access_key = format!("ak_{}", "x".repeat(100_000))),
         ("odd key", |d| d.access_key = "ak_A B".into()),

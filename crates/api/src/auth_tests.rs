@@ -1,1 +1,0 @@
-#![allow(clippy::unwrap_used, reason = "a failed test")]
