@@ -10,13 +10,12 @@ RUST_MINIMUM=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 # Prints the Debian packages that are missing, one a line.
 missing_packages() {
     command -v clang++ >/dev/null 2>&1 || echo clang
-    command -v g++ >/dev/null 2>&1 || echo g++ # brings the C++ standard library that clang++ uses
+    command -v g++ >/dev/null 2>&1 || echo g++ # brings the C++ standard library and a plain cc, which a test uses
     command -v ccache >/dev/null 2>&1 || echo ccache
     command -v make >/dev/null 2>&1 || echo make
     command -v pkg-config >/dev/null 2>&1 || echo pkg-config
     command -v curl >/dev/null 2>&1 || echo curl
-    command -v faketime >/dev/null 2>&1 || echo faketime # steps the clock in a test
-    have_libclang || echo libclang-dev                   # reads RocksDB's C header
+    have_libclang || echo libclang-dev # reads RocksDB's C header
 }
 
 have_libclang() {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use orloj_client::{Client, Credentials, Options};
+use orloj_wire::clock::Clock;
 use orloj_wire::rest::Cluster as View;
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -211,20 +212,29 @@ impl Cluster {
     /// # Panics
     /// The addresses of the ready file cannot be used.
     pub fn client_of(&self, places: &[usize], deadline: Duration) -> Client {
-        self.signed(&self.ready.access_key, &self.ready.secret_key, places, deadline)
+        self.signed(&self.ready.access_key, &self.ready.secret_key, places, options(deadline))
     }
 
     /// A client of all replicas that signs as the administrator.
     pub fn admin(&self) -> Client {
         let places: Vec<usize> = (0..self.ready.replicas.len()).collect();
-        self.signed(&self.ready.admin_key, &self.ready.admin_secret, &places, Duration::from_secs(30))
+        self.signed(
+            &self.ready.admin_key,
+            &self.ready.admin_secret,
+            &places,
+            options(Duration::from_secs(30)),
+        )
     }
 
-    fn signed(&self, key: &str, secret: &str, places: &[usize], deadline: Duration) -> Client {
+    /// A client of some replicas that signs with the time of this clock.
+    pub fn client_with_clock(&self, places: &[usize], clock: Arc<dyn Clock>) -> Client {
+        let options = Options { clock, ..options(Duration::from_secs(60)) };
+        self.signed(&self.ready.access_key, &self.ready.secret_key, places, options)
+    }
+
+    fn signed(&self, key: &str, secret: &str, places: &[usize], options: Options) -> Client {
         let credentials = Credentials::new(key, secret).expect("the ready file has good keys");
         let urls = places.iter().map(|place| &self.ready.replicas[*place].api);
-        let try_timeout = Duration::from_secs(5).min(deadline);
-        let options = Options { deadline, try_timeout, ..Options::default() };
         Client::new(urls, credentials, options).expect("the ready file has good addresses")
     }
 
@@ -339,6 +349,11 @@ impl Cluster {
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build().ok()?;
         http.get(url).send().await.ok()?.error_for_status().ok()?.json().await.ok()
     }
+}
+
+/// Options of a client that gives up after `deadline`.
+fn options(deadline: Duration) -> Options {
+    Options { deadline, try_timeout: Duration::from_secs(5).min(deadline), ..Options::default() }
 }
 
 fn processes(ready: &Ready) -> BTreeMap<String, Process> {

@@ -48,12 +48,16 @@ pub fn send(pid: u32, signal: Signal) {
     }
 }
 
-/// Whether the process runs; one that has ended and was not waited for does not.
+/// Whether any thread of the process runs. One that has ended and was not waited for does not; one whose first
+/// thread has ended still holds its ports until the last one has.
 pub fn is_alive(pid: u32) -> bool {
     // The state follows the name, which is in parentheses and may hold anything.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    match stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()) {
+        None => false,
+        Some('Z' | 'X') => fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) > 1,
+        Some(_) => true,
+    }
 }
 
 /// Waits until the process is gone.

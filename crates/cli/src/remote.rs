@@ -50,7 +50,7 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// A variable that is missing or has a value that cannot be used.
 pub fn connect(principal: Principal) -> Result<Client, Failure> {
     let build = || -> anyhow::Result<Client> {
-        let urls = variable("ORLOJ_URL").context("it names the replicas, as http://host:port, by comma")?;
+        let urls = variable("ORLOJ_URL").context("no cluster is named")?;
         let (key, secret) = principal.variables();
         let credentials = Credentials::new(variable(key)?, variable(secret)?)?;
         let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());

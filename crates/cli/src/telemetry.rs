@@ -17,8 +17,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// What is logged without a word in the environment: our own at info, the rest at warn.
-const DEFAULT_FILTER: &str = "warn,orloj=info,orloj_api=info,orloj_cli=info,orloj_executor=info,\
+/// What is logged without a word in the environment: our own at info, the rest at warn, and openraft only
+/// when it fails, since it warns of every call to a peer that is down.
+const DEFAULT_FILTER: &str = "warn,openraft=error,orloj=info,orloj_api=info,orloj_cli=info,orloj_executor=info,\
                               orloj_raft_store=info,orloj_scheduler=info";
 
 /// Starts logging. `ORLOJ_LOG` overrides the levels (`debug`, or `info,orloj_scheduler=debug`).

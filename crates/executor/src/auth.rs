@@ -35,8 +35,11 @@ impl Auth {
     /// Checks what can be checked before the body is read, so that strangers cost little.
     pub(crate) fn precheck(&self, headers: &HeaderMap) -> Result<(), Problem> {
         let stamp = stamp(headers)?;
-        let now_s = self.clock.wall_ms().div_euclid(1_000);
-        if lock(&self.nonces).in_time(stamp.stamped_s, now_s) { Ok(()) } else { Err(out_of_time()) }
+        let now_ms = self.clock.wall_ms();
+        match lock(&self.nonces).in_time(stamp.stamped_s, now_ms.div_euclid(1_000)) {
+            true => Ok(()),
+            false => Err(Problem::out_of_time(now_ms)),
+        }
     }
 
     /// Checks a whole POST and takes its nonce.
@@ -57,20 +60,17 @@ impl Auth {
         if !parts.verify(&self.secret, stamp.signature) {
             return Err(Problem::unauthorized("invalid_signature", "the signature is not this request's"));
         }
-        let now_s = self.clock.wall_ms().div_euclid(1_000);
+        let now_ms = self.clock.wall_ms();
+        let now_s = now_ms.div_euclid(1_000);
         // Only after the signature: a stranger cannot use up anybody's nonces.
         lock(&self.nonces).take(stamp.access_key, stamp.nonce, stamp.stamped_s, now_s).map_err(|rejected| {
             match rejected {
-                Rejected::Time => out_of_time(),
+                Rejected::Time => Problem::out_of_time(now_ms),
                 Rejected::Replayed => Problem::unauthorized("nonce_replayed", "the nonce was used before"),
                 Rejected::Full => Problem::new(503, "overloaded", "the memory of nonces is full"),
             }
         })
     }
-}
-
-fn out_of_time() -> Problem {
-    Problem::unauthorized("timestamp_out_of_window", "the timestamp is too far from the executor's clock")
 }
 
 fn stamp(headers: &HeaderMap) -> Result<Stamp<'_>, Problem> {

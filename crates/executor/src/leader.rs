@@ -1,9 +1,11 @@
 //! Calls to the leader: found among the replicas, signed, each with a deadline.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use orloj_wire::clock::Clock;
+use orloj_wire::problem::{Code, Problem};
 use orloj_wire::protocol::NotLeader;
 use orloj_wire::sign::{self, Label, Parts, Secret, new_nonce};
 use reqwest::{StatusCode, redirect};
@@ -44,6 +46,8 @@ enum Said {
     NotLeader(Option<String>),
     Unavailable(String),
     Refused(CallError),
+    /// Our clock and the leader's are apart: the leader's, in seconds.
+    Clock(i64),
 }
 
 /// Calls the leader.
@@ -52,6 +56,9 @@ pub(crate) struct LeaderClient {
     executor_id: String,
     secret: Secret,
     clock: Arc<dyn Clock>,
+    /// How far the leader's clock is ahead of ours, in seconds, where it has refused ours. A clock that is
+    /// stepped must not cut an executor off from its leader.
+    ahead_s: AtomicI64,
     targets: Mutex<Targets>,
 }
 
@@ -73,7 +80,8 @@ impl LeaderClient {
             .build()
             .map_err(|cause| cause.to_string())?;
         let targets = Mutex::new(Targets::new(replicas));
-        Ok(LeaderClient { http, executor_id: executor_id.to_owned(), secret, clock, targets })
+        let ahead_s = AtomicI64::new(0);
+        Ok(LeaderClient { http, executor_id: executor_id.to_owned(), secret, clock, ahead_s, targets })
     }
 
     /// The leader lists the replicas.
@@ -112,6 +120,11 @@ impl LeaderClient {
             match self.ask(&target, path, body.clone()).await {
                 Said::Answer(answer) => return Ok(answer),
                 Said::Refused(error) => return Err(error),
+                Said::Clock(leader_s) => {
+                    last = format!("{target}: the clocks are apart");
+                    let own_s = self.clock.wall_ms().div_euclid(1_000);
+                    self.ahead_s.store(leader_s - own_s, Ordering::Relaxed);
+                }
                 Said::Unavailable(reason) => {
                     last = format!("{target}: {reason}");
                     lock(&self.targets).advance(&target);
@@ -129,7 +142,8 @@ impl LeaderClient {
     }
 
     async fn ask(&self, target: &str, path: &str, body: bytes::Bytes) -> Said {
-        let timestamp = format!("{:010}", self.clock.wall_ms().div_euclid(1_000));
+        let now_s = self.clock.wall_ms().div_euclid(1_000) + self.ahead_s.load(Ordering::Relaxed);
+        let timestamp = format!("{now_s:010}");
         let nonce = new_nonce();
         let parts = Parts {
             label: Label::Executor,
@@ -180,8 +194,18 @@ async fn listen(mut response: reqwest::Response) -> Said {
         status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
             Said::Unavailable(format!("status {}: {}", status.as_u16(), detail()))
         }
-        status => Said::Refused(CallError::Refused { status: status.as_u16(), detail: detail() }),
+        status => match leader_clock(&body) {
+            Some(leader_s) => Said::Clock(leader_s),
+            None => Said::Refused(CallError::Refused { status: status.as_u16(), detail: detail() }),
+        },
     }
+}
+
+/// The leader's clock in seconds, where it refused ours.
+fn leader_clock(body: &[u8]) -> Option<i64> {
+    let problem: Problem = serde_json::from_slice(body).ok()?;
+    let time = problem.server_time.filter(|_| problem.code == Code::TimestampOutOfWindow.as_str())?;
+    Some(time.0.div_euclid(1_000))
 }
 
 /// The whole chain of causes; the first link alone says only "error sending request".

@@ -2,6 +2,8 @@
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use orloj_wire::problem::Code;
+use orloj_wire::time::Time;
 use serde::Serialize;
 
 /// One problem. The code is stable; the detail is for people.
@@ -13,16 +15,33 @@ pub(crate) struct Problem {
     status: u16,
     detail: String,
     code: &'static str,
+    /// With `timestamp_out_of_window`: this executor's clock.
+    #[serde(rename = "serverTime", skip_serializing_if = "Option::is_none")]
+    server_time: Option<Time>,
 }
 
 impl Problem {
     pub(crate) fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
         let title = StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason()).unwrap_or("Error");
-        Problem { kind: format!("urn:orloj:problem:{code}"), title, status, detail: detail.into(), code }
+        Problem {
+            kind: format!("urn:orloj:problem:{code}"),
+            title,
+            status,
+            detail: detail.into(),
+            code,
+            server_time: None,
+        }
     }
 
     pub(crate) fn unauthorized(code: &'static str, detail: impl Into<String>) -> Self {
         Problem::new(401, code, detail)
+    }
+
+    /// Tells the clock to a sender whose own is too far from it.
+    pub(crate) fn out_of_time(clock_ms: i64) -> Self {
+        let detail = "the timestamp is too far from the executor's clock";
+        let problem = Problem::unauthorized(Code::TimestampOutOfWindow.as_str(), detail);
+        Problem { server_time: Some(Time(clock_ms)), ..problem }
     }
 
     pub(crate) fn bad(detail: impl Into<String>) -> Self {

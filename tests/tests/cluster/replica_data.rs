@@ -33,7 +33,10 @@ async fn all_succeeded(cluster: &Cluster, running: Running) {
 }
 
 fn id_at(view: &View, api: &str) -> Option<u64> {
-    view.members.iter().find(|member| member.api == api && member.role == "voter").map(|member| member.id)
+    view.members
+        .iter()
+        .find(|member| member.api == api && member.role != "learner" && member.role != "unknown")
+        .map(|member| member.id)
 }
 
 #[tokio::test(flavor = "multi_thread")]
