@@ -3,6 +3,7 @@
 
 mod client;
 pub(crate) mod fake;
+mod fake_leader;
 mod forwarding;
 mod internal;
 mod limits;
