@@ -177,7 +177,7 @@ impl Snapshots {
                 finished.push(Handle::open(dir.join(name))?);
             }
         }
-        finished.sort_by(|a, b| a.meta().last_log_id.cmp(&b.meta().last_log_id));
+        finished.sort_by_key(|snapshot| snapshot.meta().last_log_id);
         let current = finished.pop();
         finished.iter().for_each(|older| older.0.dir.retire());
         Ok(Snapshots { dir, current: Mutex::new(current), next: AtomicU64::new(1) })

@@ -202,11 +202,14 @@ fn an_installed_snapshot_takes_the_place_of_the_tables() {
     }
 }
 
+/// What an install has done when the process dies.
+type Done = fn(&mut Home, &Handle);
+
 #[test]
 fn a_crash_at_any_step_of_an_install_leaves_the_old_tables_or_the_new() {
     // What has been done when the process dies, and how many rows the next one finds.
-    let steps: BTreeMap<&str, (fn(&mut Home, &Handle), usize)> = BTreeMap::from([
-        ("1 received", ((|_, _| ()) as fn(&mut Home, &Handle), 1)),
+    let steps: BTreeMap<&str, (Done, usize)> = BTreeMap::from([
+        ("1 received", ((|_, _| ()) as Done, 1)),
         (
             "2 half laid out",
             (
