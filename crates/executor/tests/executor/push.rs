@@ -97,7 +97,8 @@ async fn a_duplicate_of_an_undelivered_outcome_is_not_run_and_is_reported() {
 #[tokio::test]
 async fn places_are_bounded_and_a_freed_slot_is_told_at_once() {
     let (leader, executor, gate, _dir) = with_gate().await;
-    leader.registered().await;
+    // The one that follows the registration; the next would come in a minute.
+    leader.heartbeat("the first heartbeat", |_| true).await;
     let work: Vec<_> = (0..8).map(|_| dispatch("gate", json!(null))).collect();
     let ack = executor.run(&work).await;
     let accepted = ack.verdicts.iter().filter(|verdict| **verdict == RunVerdict::Accepted).count();
@@ -111,7 +112,7 @@ async fn places_are_bounded_and_a_freed_slot_is_told_at_once() {
     let metrics = executor.get("/metrics").await;
     assert!(metrics.contains("orloj_executor_running 2\n") && metrics.contains("orloj_executor_queued 4\n"));
     gate.permits.add_permits(6);
-    // The regular interval is a minute: only the freed slot can cause this one.
+    // Only a freed slot can cause this one.
     let beat =
         leader.heartbeat("a heartbeat with free slots", |beat| beat.handlers.contains_key("gate")).await;
     assert!(beat.handlers["gate"].started >= 3);
