@@ -185,6 +185,49 @@ mod tests {
         Claim { last_index: Some(last), ..Claim::default() }
     }
 
+    /// A disk that takes everything.
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn commit(&mut self, _: rocksdb::WriteBatch) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        fn reclaim(&mut self, _: u64) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_guard_is_synced_with_a_vote_and_otherwise_once_a_second() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(orloj_model::time::ManualClock::default());
+        let mut writer = Writer {
+            queue: Arc::default(),
+            memory: Arc::new(Mutex::new(Memory::new(None, None, 0))),
+            sink: Box::new(Nowhere),
+            guard: Guard::create(&dir.path().join("guard")).unwrap(),
+            clock: clock.clone(),
+            counters: Arc::default(),
+            fault: watch::channel(None).0,
+            guard_synced: Duration::ZERO,
+        };
+        let vote = Item::Vote { vote: Vote::new(3, 1), done: oneshot::channel().0 };
+        writer.write(&[vote, append(0..3)], None).unwrap();
+        assert!(!writer.guard.is_dirty(), "a vote is claimed durably before it is reported");
+
+        writer.write(&[append(3..5)], None).unwrap();
+        writer.look_after_guard(None, false).unwrap();
+        assert!(writer.guard.is_dirty());
+        assert_eq!(writer.patience(), Some(GUARD_SYNC));
+        clock.advance_ms(1000);
+        let committed = Some(StoredLogId { term: 3, node: 1, index: 4 });
+        writer.look_after_guard(committed, false).unwrap();
+        assert!(!writer.guard.is_dirty());
+        assert_eq!((writer.guard.claim().last_index, writer.guard.claim().committed), (Some(4), committed));
+        assert_eq!(writer.patience(), None, "all is said");
+    }
+
     #[test]
     fn the_claim_follows_the_batch() {
         let last = |items: &[Item]| raised(at(9), items, None).last_index;
