@@ -14,10 +14,6 @@ use crate::keyring::{Key, Keyring, Principal, is_access_key};
 use crate::outcome::Failure;
 use crate::route::Access;
 
-/// How much further than the leader a follower lets a timestamp be from its clock, in seconds. The leader
-/// decides exactly.
-pub const COARSE_SLACK_S: i64 = 60;
-
 /// The credentials of a request, of the right form but not yet checked.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -109,9 +105,9 @@ impl Credentials {
         self.idempotency_key.as_deref().map(unquoted)
     }
 
-    /// Refuses a timestamp that is further from `now_s` than the window and `slack_s`.
-    pub fn check_time(&self, now_s: i64, slack_s: i64) -> Result<(), Failure> {
-        if (now_s - self.timestamp_s()).abs() <= TIME_WINDOW_S + slack_s {
+    /// Refuses a timestamp that is further from `now_s` than the window.
+    pub fn check_time(&self, now_s: i64) -> Result<(), Failure> {
+        if (now_s - self.timestamp_s()).abs() <= TIME_WINDOW_S {
             return Ok(());
         }
         let detail =

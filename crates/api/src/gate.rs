@@ -61,7 +61,7 @@ impl Gate {
         now: Now,
     ) -> Result<Decision, Refused> {
         let refused = |failure| Refused { failure, decision: None };
-        credentials.check_time(now.auth_s, 0).map_err(refused)?;
+        credentials.check_time(now.auth_s).map_err(refused)?;
         let (access_key, nonce) = (&credentials.access_key, credentials.nonce_hash());
         let replayed = || Failure::from(orloj_model::Refusal::NonceReplayed);
         let mut inner = self.locked();

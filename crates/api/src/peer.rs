@@ -62,7 +62,7 @@ pub fn check(
     now_ms: Millis,
 ) -> Result<(), Failure> {
     if label != Label::Peer {
-        credentials.check_time(now_ms.div_euclid(1000), 0)?;
+        credentials.check_time(now_ms.div_euclid(1000))?;
     }
     match auth::is_signed(credentials, target, label, secret) {
         true => Ok(()),

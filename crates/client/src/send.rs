@@ -146,7 +146,8 @@ impl Inner {
             error: Error::Transport { url: base.to_string(), source: source.without_url() },
             again: Some(None),
         };
-        let response = self.request(base, call).send().await.map_err(transport)?;
+        let ahead_s = self.ahead_s.load(Ordering::Relaxed);
+        let response = self.request(base, call, ahead_s).send().await.map_err(transport)?;
         let status = response.status().as_u16();
         let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let body = response.bytes().await.map_err(transport)?;
@@ -158,26 +159,26 @@ impl Inner {
             return serde_json::from_slice(&body).map_err(misread);
         }
         let problem: Problem = serde_json::from_slice(&body).map_err(misread)?;
-        let passes = retry::passes(status) || self.follow_clock(&problem);
+        let passes = retry::passes(status) || self.follow_clock(&problem, ahead_s);
         let again = passes.then(|| asked.map(Duration::from_secs));
         Err(Failed { error: Error::Problem(Box::new(problem)), again })
     }
 
-    /// Takes over the server's clock where it has refused this machine's; `false` when that was done
-    /// before, so that two servers with different clocks are not tried for ever.
-    fn follow_clock(&self, problem: &Problem) -> bool {
+    /// Takes over the server's clock where it has refused the one that the call was signed by, `ahead_s` of
+    /// this machine's; `false` when it was that very clock.
+    fn follow_clock(&self, problem: &Problem, ahead_s: i64) -> bool {
         let Some(server) = problem.server_time else { return false };
-        let ahead_s = server.0.div_euclid(1000) - self.options.clock.wall_ms().div_euclid(1000);
-        let before = self.ahead_s.swap(ahead_s, Ordering::Relaxed);
-        (ahead_s - before).abs() > sign::TIME_WINDOW_S / 2
+        let new_s = server.0.div_euclid(1000) - self.options.clock.wall_ms().div_euclid(1000);
+        self.ahead_s.store(new_s, Ordering::Relaxed);
+        (new_s - ahead_s).abs() > sign::TIME_WINDOW_S / 2
     }
 
     /// The call, signed anew.
-    fn request(&self, base: &Url, call: &Call) -> reqwest::RequestBuilder {
+    fn request(&self, base: &Url, call: &Call, ahead_s: i64) -> reqwest::RequestBuilder {
         let mut url = base.clone();
         url.set_path(&call.path);
         url.set_query((!call.query.is_empty()).then_some(&call.query));
-        let now_s = self.options.clock.wall_ms().div_euclid(1000) + self.ahead_s.load(Ordering::Relaxed);
+        let now_s = self.options.clock.wall_ms().div_euclid(1000) + ahead_s;
         let timestamp = format!("{:010}", now_s.max(0));
         let nonce = sign::new_nonce();
         let body = call.body.clone().unwrap_or_default();

@@ -127,21 +127,32 @@ async fn a_step_forward_neither_bursts_nor_stalls_figures() {
     let stepped = Stepped::start().await;
     let count = pick(500, 5_000);
     let waiting = wait_later(&stepped.client(0), "later", count).await;
-    // The clocks of all replicas: what is due stays due, whoever leads.
-    (0..3).for_each(|place| stepped.step(place, HOUR_S));
-    let client = stepped.client(HOUR_S);
+    let leader = stepped.cluster.leader().await;
+    stepped.step(leader, HOUR_S);
+    let client = stepped.client(0);
     work(&client, "after").await;
     let tasks = outcomes(&client, &waiting, PATIENCE).await;
     succeeded(&tasks);
     assert!(tasks.iter().all(|task| granted(task) >= task.due_at.0), "granted before it was due");
-    let mut grants: Vec<i64> = tasks.iter().map(granted).collect();
+    bounded(tasks.iter().map(granted).collect());
+    // Whoever leads next goes on with the cluster's time, whatever its own clock says.
+    stepped.cluster.kill(&stepped.cluster.replica(leader)).await;
+    work(&stepped.client(0), "next-leader").await;
+}
+
+/// What was overdue went out smoothed.
+fn bounded(mut grants: Vec<i64>) {
+    const WINDOW_MS: i64 = 100;
     grants.sort_unstable();
-    let within = |at: usize| grants[at..].iter().take_while(|instant| **instant < grants[at] + 10).count();
+    let within =
+        |at: usize| grants[at..].iter().take_while(|instant| **instant < grants[at] + WINDOW_MS).count();
     let densest = (0..grants.len()).map(within).max().unwrap_or(0);
+    let took = grants[grants.len() - 1] - grants[0];
     println!(
-        "figures: {count} overdue tasks went out within {} ms, at most {densest} in 10 ms",
-        grants[grants.len() - 1] - grants[0]
+        "figures: {} overdue tasks went out within {took} ms, at most {densest} in {WINDOW_MS} ms",
+        grants.len()
     );
-    // Ten milliseconds can touch two ticks.
-    assert!(densest <= 2 * PER_TICK, "{densest} grants in 10 ms");
+    // The window touches at most one tick more than fits into it, and a loop that was held up catches up one.
+    let ticks = usize::try_from(WINDOW_MS / 10).expect("a small number") + 2;
+    assert!(densest <= ticks * PER_TICK, "{densest} grants in {WINDOW_MS} ms");
 }
