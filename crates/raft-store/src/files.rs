@@ -123,11 +123,28 @@ impl Retirable {
 impl Drop for Retirable {
     fn drop(&mut self) {
         if self.retired.load(Ordering::Acquire)
-            && let Err(fault) = remove_tree(&self.path)
+            && let Err(fault) = give_up(&self.path)
         {
             // What is left behind is removed at the next start.
             tracing::warn!(%fault, "a directory that is no longer needed stays behind");
         }
+    }
+}
+
+/// Beginning of the name of a directory that is being removed.
+pub const GONE: &str = "gone-";
+
+/// Removes a directory under another name: a crash half-way must not leave half of it under its own.
+fn give_up(path: &Path) -> Result<(), Fault> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return remove_tree(path);
+    };
+    let gone = parent.join(format!("{GONE}{name}"));
+    remove_tree(&gone)?;
+    match fs::rename(path, &gone) {
+        Ok(()) => remove_tree(&gone),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Fault::io("rename", path)(error)),
     }
 }
 

@@ -57,13 +57,18 @@ fn explain(error: WriteError) -> MembershipError {
     }
 }
 
-/// Applies a change and waits until it is committed.
+/// Applies a change and waits until it is committed. Another change on its way, and a leader that has not
+/// committed anything yet, are waited for.
 async fn change(raft: &Raft<Machine>, members: ChangeMembers<NodeId, Member>) -> Result<(), MembershipError> {
-    let changed = raft.change_membership(members, false);
-    match tokio::time::timeout(CHANGE_DEADLINE, changed).await {
-        Ok(changed) => changed.map(|_| ()).map_err(explain),
-        Err(_) => Err(MembershipError::Timeout),
-    }
+    let changed = async {
+        loop {
+            match raft.change_membership(members.clone(), false).await.map_err(explain) {
+                Err(MembershipError::InProgress) => sleep(POLL).await,
+                changed => return changed.map(|_| ()),
+            }
+        }
+    };
+    tokio::time::timeout(CHANGE_DEADLINE, changed).await.unwrap_or(Err(MembershipError::Timeout))
 }
 
 /// An id that nobody had before: the index of an entry that is committed, above the ids of the first boot.

@@ -4,6 +4,7 @@
 //! snapshots/00000000000000001234-7/   last index and term; a file `snapshot` lists the others
 //! snapshots/incoming-…                being received from the leader
 //! snapshots/building-…                being taken
+//! snapshots/gone-…                    being removed
 //! ```
 //!
 //! A directory gets its final name only when all of it is on the disk and it has been taken here, or
@@ -171,7 +172,7 @@ impl Snapshots {
         files::create_dir(&dir)?;
         let mut finished = Vec::new();
         for name in files::names(&dir)? {
-            if name.starts_with(BUILDING) || name.starts_with(INCOMING) {
+            if [BUILDING, INCOMING, files::GONE].iter().any(|unfinished| name.starts_with(unfinished)) {
                 files::remove_tree(&dir.join(name))?;
             } else {
                 finished.push(Handle::open(dir.join(name))?);

@@ -6,11 +6,17 @@ use crate::status::NodeState;
 use crate::tables::StateDb;
 
 /// Changes the running digest in a stopped node's database, as a fault of its memory or of `apply` would.
-fn tamper(cluster: &Cluster, slot: u64) {
+async fn tamper(cluster: &Cluster, slot: u64) {
     let root = cluster.dir(slot).join("state");
     let pointer = std::fs::read(root.join("current")).unwrap();
     let number: u64 = codec::decode(Schema::StatePointer, &pointer).unwrap();
-    let state = StateDb::open(&root.join(format!("{number:04}"))).unwrap();
+    let mut opened = None;
+    eventually("a closed database", async || {
+        opened = StateDb::open(&root.join(format!("{number:04}"))).ok();
+        opened.is_some()
+    })
+    .await;
+    let state = opened.unwrap();
     let mut position = state.position().unwrap();
     position.digest ^= 1;
     state.commit(&state.overlay(&position), &position, Default::default()).unwrap();
@@ -24,7 +30,7 @@ async fn the_odd_one_stops_and_the_others_go_on() {
     cluster.put().await;
     let odd = cluster.leader().await % 3 + 1;
     cluster.stop(odd).await;
-    tamper(&cluster, odd);
+    tamper(&cluster, odd).await;
     let store = cluster.open(odd).await.unwrap();
     let mut fatal = store.fatal();
     // Far enough for the next checkpoint.
