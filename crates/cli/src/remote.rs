@@ -41,7 +41,8 @@ impl Principal {
     }
 }
 
-/// How long a command goes on trying before it says that the cluster cannot be reached.
+/// How long a command goes on trying before it says that the cluster cannot be reached, unless
+/// `ORLOJ_DEADLINE_MS` says otherwise.
 const DEADLINE: Duration = Duration::from_secs(15);
 
 /// A client for the cluster that the environment names.
@@ -54,9 +55,18 @@ pub fn connect(principal: Principal) -> Result<Client, Failure> {
         let (key, secret) = principal.variables();
         let credentials = Credentials::new(variable(key)?, variable(secret)?)?;
         let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
-        Ok(Client::new(urls, credentials, Options { deadline: DEADLINE, ..Options::default() })?)
+        Ok(Client::new(urls, credentials, Options { deadline: deadline()?, ..Options::default() })?)
     };
     build().map_err(Failure::usage)
+}
+
+fn deadline() -> anyhow::Result<Duration> {
+    match env::var("ORLOJ_DEADLINE_MS") {
+        Ok(text) => {
+            text.parse().map(Duration::from_millis).with_context(|| format!("ORLOJ_DEADLINE_MS={text:?}"))
+        }
+        Err(_) => Ok(DEADLINE),
+    }
 }
 
 fn variable(name: &str) -> anyhow::Result<String> {
