@@ -131,13 +131,14 @@ mod tests {
         first.as_mut().enable();
         second.as_mut().enable();
         tokio::spawn(Arc::clone(&hub).run(receiver));
+        let deadline = std::time::Duration::from_secs(10);
         sender.send(changed(1)).unwrap();
-        first.await;
+        tokio::time::timeout(deadline, first).await.expect("its task changed");
         assert!(!second.as_mut().enable(), "the other task did not change");
         // Two at once are one more than the channel holds.
         sender.send(changed(3)).unwrap();
         sender.send(changed(3)).unwrap();
-        second.await;
+        tokio::time::timeout(deadline, second).await.expect("a lag wakes everybody");
     }
 
     #[test]
