@@ -148,7 +148,7 @@ impl Cluster {
 
     /// Starts the whole cluster on its folder again, after [`stop`](Cluster::stop).
     pub async fn start_on_the_same_folder(&mut self) {
-        let (supervisor, ready) = supervise(&self.dir().to_owned(), &self.setup).await;
+        let (supervisor, ready) = supervise(self.dir(), &self.setup).await;
         self.processes = Mutex::new(processes(&ready));
         (self.supervisor, self.ready) = (supervisor, ready);
     }

@@ -47,11 +47,9 @@ pub fn stop_token() -> std::io::Result<CancellationToken> {
 
 /// Sends a signal. A process that is gone is no error.
 pub fn send(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        if let Err(error) = kill_process(pid, signal) {
-            if error != rustix::io::Errno::SRCH {
-                tracing::warn!(%error, pid = pid.as_raw_nonzero().get(), "cannot send a signal");
-            }
-        }
+    let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    match kill_process(process, signal) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => tracing::warn!(%error, pid, "cannot send a signal"),
     }
 }

@@ -12,7 +12,7 @@ use crate::schema::{
     CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyTable, NonceExpiryTable,
     NonceTable, ReadyTable, RunningTable, ShardTable, SpecTable, StatusTasksTable, TaskTable,
 };
-use crate::tables::{Read, ReadExt as _, Table};
+use crate::tables::{Read, ReadExt as _, Rows, Table};
 use crate::task::{ATTEMPT_LIMIT, Outcome, Phase, Shard, Status, TaskState};
 
 /// Every way in which the tables contradict themselves, in words; empty when they do not.
@@ -151,7 +151,7 @@ fn check_task(id: TaskId, state: &TaskState, shards: &[Shard], faults: &mut Vec<
     }
 }
 
-fn all<T: Table, R: Read>(tables: &R) -> Result<Vec<(T::Key, T::Row)>, R::Error> {
+fn all<T: Table, R: Read>(tables: &R) -> Result<Rows<T>, R::Error> {
     tables.range::<T>(&[], &after_prefix(&[]), usize::MAX)
 }
 

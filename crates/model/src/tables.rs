@@ -120,6 +120,9 @@ pub trait Write: Read {
     fn set_digest(&mut self, digest: u64);
 }
 
+/// Rows of a table with their keys, in the order of the keys.
+pub type Rows<T> = Vec<(<T as Table>::Key, <T as Table>::Row)>;
+
 /// A typed table: which rows it holds and how they are keyed.
 pub trait Table {
     /// Its number.
@@ -151,7 +154,7 @@ pub trait ReadExt: Read {
         from: &[u8],
         to: &[u8],
         limit: usize,
-    ) -> Result<Vec<(T::Key, T::Row)>, Self::Error> {
+    ) -> Result<Rows<T>, Self::Error> {
         let mut rows = Vec::new();
         for (key, value) in self.range_raw(T::ID, from, to, limit)? {
             rows.push((self.decode_key::<T>(&key)?, self.decode(&value)?));

@@ -113,7 +113,7 @@ impl<'a> Leader<'a> {
     /// Raises the round, waits for everything before it, and loads what is in the tables.
     async fn begin(shared: &'a Shared) -> Result<Self, Ended> {
         let mut leadership = shared.store.leadership();
-        let state = leadership.borrow_and_update().clone();
+        let state = *leadership.borrow_and_update();
         if !state.leading {
             return Err(Ended::Lost);
         }
@@ -205,7 +205,7 @@ impl<'a> Leader<'a> {
         tokio::select! {
             biased;
             changed = self.leadership.changed() => {
-                let state = self.leadership.borrow_and_update().clone();
+                let state = *self.leadership.borrow_and_update();
                 if changed.is_err() || !state.leading || state.term != self.term {
                     return Err(Ended::Lost);
                 }

@@ -17,7 +17,7 @@ pub(crate) fn make_ready<T: Write>(cx: &mut Context<'_, T>, key: ShardKey) -> Re
         return Ok(Reply::Refused(Refusal::TaskNotFound));
     };
     match shard.phase {
-        Phase::Due { at, .. } if at > cx.now() => return Ok(Reply::Refused(Refusal::NotDue { due_at: at })),
+        Phase::Due { at, .. } if at > cx.now() => Ok(Reply::Refused(Refusal::NotDue { due_at: at })),
         Phase::Due { at, .. } => {
             cx.set_phase(key, state.priority, &mut shard, Phase::Ready { since: at })?;
             cx.put_shard(key, &shard)?;
