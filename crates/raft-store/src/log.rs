@@ -77,8 +77,8 @@ impl LogMonitor {
 impl LogStore {
     /// Opens the log in a directory, or creates it when the directory is empty. The directory must exist.
     ///
-    /// Every entry is read and checked once, so this takes time in proportion to the log (below a second for
-    /// some hundred megabytes); call it where blocking is allowed.
+    /// Every entry is read and checked once, so this takes time in proportion to the log; call it where
+    /// blocking is allowed.
     ///
     /// # Errors
     /// The disk failed, something is damaged, or the log has lost what it had synced

@@ -290,5 +290,6 @@ async fn a_purge_gives_disk_space_back() {
     log.purge(id(1, 498)).await.unwrap();
     append(&mut log, [entry(1, 500)]).await;
     assert!(tables(&log) < before);
+    assert_eq!(log.disk.scan(0..499).next().unwrap(), None, "no purged row is left in a table or in memory");
     assert_eq!(all(&log).await, [entry(1, 499), entry(1, 500)]);
 }
