@@ -149,12 +149,7 @@ pub trait ReadExt: Read {
     }
 
     /// Up to `limit` rows with `from <= key < to`, where both ends are encoded key prefixes.
-    fn range<T: Table>(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        limit: usize,
-    ) -> Result<Rows<T>, Self::Error> {
+    fn range<T: Table>(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Rows<T>, Self::Error> {
         let mut rows = Vec::new();
         for (key, value) in self.range_raw(T::ID, from, to, limit)? {
             rows.push((self.decode_key::<T>(&key)?, self.decode(&value)?));
