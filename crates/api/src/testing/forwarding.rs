@@ -127,7 +127,11 @@ async fn a_follower_refuses_by_itself_what_it_can() {
     let node = &universe.nodes[1];
     node.send(submit().with_signature(&"0".repeat(64))).await.is(401, "invalid_signature");
     node.call(&submit().by_admin()).await.is(403, "scope_denied");
+    // Whether a timestamp is in time, only the leader's clock decides.
     let mut old = submit();
     old.timestamp = "1700000000".into();
+    node.call(&old).await.is(503, "no_leader");
+    universe.elect(Some(1));
+    old.nonce = orloj_wire::sign::new_nonce();
     node.call(&old).await.is(401, "timestamp_out_of_window");
 }
