@@ -1,8 +1,23 @@
-//! The replication shell of Orloj: openraft on RocksDB.
+//! The replication shell of Orloj: openraft on RocksDB, behind one handle, the [`Store`].
+//!
+//! A [`Store`] proposes commands, hands out views of the tables, tells who leads, and changes the membership.
+//! It knows nothing of HTTP servers: peers' calls are handed in ([`Store::handle_rpc`]), and calls to peers
+//! go through a [`Transport`].
 //!
 //! Two databases per node. The *log* database holds the Raft log and the vote, written and synced by one
-//! thread; the *state* database holds the model's tables together with the last applied position.
-//! Everything that is written or sent goes through [`codec`], in the stable forms of [`stored`].
+//! thread ([`log`], checked by [`guard`]); the *state* database holds the model's tables together with the
+//! last applied position ([`tables`], [`machine`]). Snapshots are checkpoints of the state database, sent
+//! file by file and put in its place by a pointer ([`snapshot`]).
+//!
+//! Everything that is written or sent goes through [`codec`], in the stable forms of [`stored`] and
+//! [`message`].
+//!
+//! What holds at all times:
+//!
+//! * Nothing is acknowledged that is not on the disks of a majority.
+//! * A storage that has failed, is damaged, or has lost what it had synced stops the node
+//!   ([`Store::fatal`], [`OpenError`]). Damage is never taken for absence.
+//! * A node is its id *and* the birth of its data directory. One without the other never votes.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 

@@ -93,6 +93,14 @@ impl Published {
         self.applied.send_replace(position.index());
     }
 
+    /// Makes every reader of the events fall behind, so that it reads the tables again.
+    fn tell_to_read_again(&self, index: u64) {
+        let nothing = Arc::new(AppliedEvents { index, events: Vec::new() });
+        for _ in 0..=EVENTS_KEPT {
+            let _ = self.events.send(Arc::clone(&nothing));
+        }
+    }
+
     fn tell(&self, events: Vec<AppliedEvents>) {
         for event in events {
             // Nobody listens on a node that does not lead: no fault.
@@ -227,6 +235,7 @@ impl Machine {
         };
         (self.live, self.state, self.position) = blocking(work).await?;
         self.published.advance(&self.state, &self.position, true);
+        self.published.tell_to_read_again(self.position.index());
         tracing::info!(index = self.position.index(), "a snapshot took the place of the tables");
         Ok(())
     }

@@ -156,6 +156,7 @@ impl Node {
         self.spawn(packer.run(raft.clone()));
         self.spawn(upkeep::watch_leadership(Arc::clone(self), raft.clone()));
         self.spawn(upkeep::watch_raft(Arc::clone(self), raft.clone()));
+        self.spawn(upkeep::stop_on_fault(Arc::clone(self), raft.clone()));
         self.spawn(upkeep::watch_log(Arc::clone(self), monitor));
         self.spawn(upkeep::take_snapshots(Arc::clone(self), raft.clone()));
         self.spawn(upkeep::compare_digests(Arc::clone(self)));

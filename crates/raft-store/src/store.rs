@@ -107,7 +107,13 @@ impl Store {
         if self.node.disk.is_low() {
             return Err(ProposeError::DiskLow);
         }
-        self.node.proposer.propose(round, commands).await
+        match self.node.proposer.propose(round, commands).await {
+            // On its way out of the lead: whoever follows a hint to itself would go in circles.
+            Err(ProposeError::NotLeader { leader }) if self.node.identity().id == Some(leader) => {
+                Err(ProposeError::NoLeader)
+            }
+            outcome => outcome,
+        }
     }
 
     /// Who leads; changes as this node learns of it.

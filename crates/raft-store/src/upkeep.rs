@@ -74,6 +74,14 @@ pub async fn watch_raft(node: Arc<Node>, raft: Raft<Machine>) {
     }
 }
 
+/// Stops Raft when any part of the node has failed: until its process ends, it must not lead or vote.
+pub async fn stop_on_fault(node: Arc<Node>, raft: Raft<Machine>) {
+    let raised = node.faults.watch().wait_for(Option::is_some).await.is_ok();
+    if raised && let Err(error) = raft.shutdown().await {
+        tracing::warn!(%error, "raft did not stop in good order");
+    }
+}
+
 /// Ends the node when the log has failed.
 pub async fn watch_log(node: Arc<Node>, monitor: LogMonitor) {
     let mut fault = monitor.fault();

@@ -116,6 +116,19 @@ fn the_digest_of_an_overlay_is_that_of_the_maps() {
 }
 
 #[test]
+fn keys_and_the_position_are_golden() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path()).unwrap();
+    let mut overlay = state.overlay(&Position::default());
+    overlay.put_raw(TableId::Due, b"k".to_vec(), b"v".to_vec()).unwrap();
+    state.commit(&overlay, &position(9), Changed::default()).unwrap();
+    assert_eq!(state.raw().get([0, 0, 0, 0, 5, b'k']).unwrap().as_deref(), Some(&b"v"[..]));
+    let frame = state.raw().get(b"\0\0\0\0\0position").unwrap().unwrap();
+    let log_id = [[1_u64, 1, 9].map(u64::to_le_bytes).concat(), 9_u64.to_le_bytes().to_vec()].concat();
+    assert_eq!(frame[9..frame.len() - 4], [&[1][..], &log_id].concat());
+}
+
+#[test]
 fn the_position_is_written_with_the_rows_and_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut position = Position::default();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::codec::{self, Schema};
-use crate::status::NodeState;
+use crate::status::{NodeState, Role};
 use crate::tables::StateDb;
 
 /// Changes the running digest in a stopped node's database, as a fault of its memory or of `apply` would.
@@ -45,6 +45,7 @@ async fn the_odd_one_stops_and_the_others_go_on() {
     let reason = raised.expect("the odd node stops").unwrap().clone().unwrap();
     assert!(reason.contains("differ from those of the majority"), "{reason}");
     assert_eq!(status(&store).state, NodeState::Failed);
+    eventually("a node without a part in raft", async || status(&store).role == Role::Stopped).await;
     cluster.stop(odd).await;
     cluster.put().await;
     for store in cluster.stores.values() {

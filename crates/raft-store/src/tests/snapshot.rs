@@ -23,6 +23,7 @@ async fn a_node_that_was_away_too_long_catches_up_by_snapshot_under_load() {
     let mut tasks = cluster.put_many(10).await;
     cluster.level().await;
     let before = cluster.store(away).view();
+    let mut events = cluster.store(away).events();
     cluster.cut(away);
     tasks.extend(cluster.put_many(60).await);
     let index = purge(&cluster).await;
@@ -33,6 +34,9 @@ async fn a_node_that_was_away_too_long_catches_up_by_snapshot_under_load() {
     let caught_up = cluster.store(away);
     assert!(status(&caught_up).snapshot >= index, "it took the log's way");
     assert!(tasks.iter().all(|task| has(&caught_up, *task)));
+    // Whoever reads the events learns that it must look at the tables again.
+    let lagged = async { while events.recv().await.is_ok() {} };
+    tokio::time::timeout(PATIENCE, lagged).await.expect("the events tell of the snapshot");
     // A view from before still shows what it showed, though its database has been replaced.
     assert!(tasks[..10].iter().all(|task| before.has::<SpecTable>(task).unwrap()));
     assert!(!before.has::<SpecTable>(&tasks[10]).unwrap());
