@@ -65,7 +65,7 @@ impl Golden {
     fn compare(&self) {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/model.txt");
         let text = std::fs::read_to_string(&path).unwrap_or_default();
-        let known: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once(": ")).collect();
+        let known: BTreeMap<_, _> = text.lines().filter_map(|line| line.rsplit_once(": ")).collect();
         for (name, hex) in &known {
             assert_eq!(self.0.get(*name).map(String::as_str), Some(*hex), "the bytes of {name} changed");
         }
