@@ -151,6 +151,8 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
         reason = fatal.wait_for(Option::is_some) => {
             Some(reason.ok().and_then(|reason| reason.clone()).unwrap_or_else(|| "the store is gone".to_owned()))
         }
+        // A replica that could lead and not schedule would be worse than one less.
+        () = parts.scheduler_ended.cancelled() => Some("the scheduler has ended".to_owned()),
     };
     if failure.is_none() {
         hand_over(&store).await;
@@ -158,7 +160,7 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
     ends.cancel();
     let scheduling = parts.stop(&store).await;
     match failure {
-        Some(reason) => Err(anyhow!(reason).context("the replica must stop")),
+        Some(reason) => scheduling.and(Err(anyhow!(reason))).context("the replica must stop"),
         None => scheduling,
     }
 }
@@ -170,6 +172,8 @@ async fn bind(option: &str, address: &str) -> anyhow::Result<TcpListener> {
 /// The parts of a replica that run by themselves.
 struct Running {
     scheduler: JoinHandle<Result<(), String>>,
+    /// Cancelled once the scheduler has ended, however it did.
+    scheduler_ended: CancellationToken,
     public: JoinHandle<()>,
     internal: JoinHandle<()>,
     /// Ends the internal listener, which peers need until this node has handed over and stopped.
@@ -211,8 +215,14 @@ impl Running {
         let api = Api::start(parts, ends.clone())?;
         let internal_ends = CancellationToken::new();
         let public_router = public_router(api.clone(), Arc::new(registry));
+        let scheduler_ended = CancellationToken::new();
+        let (told, stop) = (scheduler_ended.clone().drop_guard(), ends.clone());
         Ok(Running {
-            scheduler: tokio::spawn(scheduler.run(ends.clone())),
+            scheduler: tokio::spawn(async move {
+                let _told = told;
+                scheduler.run(stop).await
+            }),
+            scheduler_ended,
             public: tokio::spawn(serve(public, public_router, Bounds::PUBLIC, ends.clone())),
             internal: tokio::spawn(serve(
                 internal,
