@@ -121,8 +121,8 @@ struct Held {
     timeout_ms: Option<u64>,
     /// Heartbeats in a row that did not name it although the executor had accepted it.
     missing: u8,
-    /// The executor shall stop it, and why.
-    stop: Option<CancelReason>,
+    /// Its task shall end: it is not pushed any more.
+    cancelled: bool,
     /// When the leader asked to stop it for outrunning its timeout, monotonic.
     overrun_at: Option<u64>,
 }
@@ -178,6 +178,8 @@ pub(crate) struct Core {
     held: usize,
     /// Cancels of leases whose grant the loop has not heard of yet.
     early_cancels: HashSet<(ShardKey, Fence)>,
+    /// The log takes nothing now: no grant is proposed before then, monotonic.
+    no_grants_before: u64,
     /// Grows with every placement; input of the round-robin strategy.
     placements: u64,
     /// Commands that were refused for lack of room and shall be proposed again.
@@ -208,6 +210,7 @@ impl Core {
             granting: 0,
             held: 0,
             early_cancels: HashSet::new(),
+            no_grants_before: 0,
             placements: 0,
             again: Vec::new(),
             steps: Vec::new(),
@@ -249,7 +252,7 @@ impl Core {
             Tracked::Held(held) => {
                 self.held -= 1;
                 if let Some(exec) = self.executors.get_mut(&held.executor) {
-                    exec.forget(shard, &mut self.fleet);
+                    exec.forget(held.lease, &mut self.fleet);
                 }
             }
         }

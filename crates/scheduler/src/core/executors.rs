@@ -47,9 +47,11 @@ pub(crate) struct Exec {
     /// Leases that have not been pushed, oldest first.
     pub(super) outbox: VecDeque<ShardKey>,
     pushing: bool,
-    /// Attempts to stop.
-    stops: BTreeMap<ShardKey, (Lease, CancelReason)>,
+    /// Attempts to stop. An executor may hold two of one shard: a lost one that does not stop, and its lease.
+    stops: BTreeMap<Lease, CancelReason>,
     stopping: bool,
+    /// What is not over by then is asked to stop again, monotonic.
+    stop_again_at: u64,
     /// It refused an attempt: it gets nothing new until then, monotonic.
     closed_until: u64,
     /// Not before then is anything sent again, monotonic.
@@ -104,12 +106,12 @@ impl Exec {
     }
 
     /// Its lease of this shard is over.
-    pub(super) fn forget(&mut self, shard: ShardKey, fleet: &mut Fleet) {
-        if let Some(slot) = self.held.remove(&shard) {
+    pub(super) fn forget(&mut self, lease: Lease, fleet: &mut Fleet) {
+        if let Some(slot) = self.held.remove(&lease.shard) {
             fleet.give_back(slot);
         }
-        self.outbox.retain(|queued| *queued != shard);
-        self.stops.remove(&shard);
+        self.outbox.retain(|queued| *queued != lease.shard);
+        self.stops.remove(&lease);
     }
 
     fn takes_work(&self, now: Now) -> bool {
@@ -152,6 +154,7 @@ impl Core {
             pushing: false,
             stops: BTreeMap::new(),
             stopping: false,
+            stop_again_at: 0,
             closed_until: 0,
             not_before: 0,
             backoff_ms: BACKOFF_MS,
@@ -207,6 +210,10 @@ impl Core {
         }
         if exec.incarnation() != beat.incarnation || !exec.is_there() {
             ack.register = true;
+            return ack;
+        }
+        if beat.round > self.round {
+            // A later leader has spoken to it. What this one believes of its leases is out of date.
             return ack;
         }
         exec.heard_at = now.mono_ms;
@@ -302,23 +309,31 @@ impl Core {
                 steps.push(Step::Announce { executor: id.clone() });
             }
             if !exec.pushing && !exec.outbox.is_empty() {
-                exec.pushing = true;
                 let count = exec.outbox.len().min(super::leases::PUSH_LIMIT);
                 let mut leases = Vec::with_capacity(count);
                 for shard in exec.outbox.drain(..count) {
-                    if let Some(Tracked::Held(held)) = self.tracked.get_mut(&shard) {
+                    // A lease of an earlier life is about to be lost: this life must not run it as well. One
+                    // whose task was cancelled ends by what the executor says to the stop.
+                    if let Some(Tracked::Held(held)) = self.tracked.get_mut(&shard)
+                        && held.incarnation == exec.row.registration.incarnation
+                        && !held.cancelled
+                    {
                         held.phase = HeldPhase::InFlight;
                         leases.push(held.lease);
                     }
                 }
-                steps.push(Step::Push { executor: id.clone(), leases });
+                if !leases.is_empty() {
+                    exec.pushing = true;
+                    steps.push(Step::Push { executor: id.clone(), leases });
+                }
             }
             if !exec.stopping
-                && let Some((_, (_, reason))) = exec.stops.first_key_value()
+                && exec.stop_again_at <= now.mono_ms
+                && let Some((_, reason)) = exec.stops.first_key_value()
             {
                 exec.stopping = true;
                 let reason = *reason;
-                let same = exec.stops.values().filter(|(_, other)| *other == reason);
+                let same = exec.stops.iter().filter(|(_, other)| **other == reason);
                 let leases = same.map(|(lease, _)| *lease).take(super::leases::PUSH_LIMIT).collect();
                 steps.push(Step::Cancel { executor: id, reason, leases });
             }
@@ -366,20 +381,19 @@ impl Core {
     pub(super) fn stop_answered(&mut self, id: &ExecutorId, now: Now) {
         let Some(exec) = self.executors.get_mut(id) else { return };
         exec.stopping = false;
-        // What is not over by then is asked for again.
-        exec.not_before = exec.not_before.max(now.mono_ms + BACKOFF_MS);
+        exec.stop_again_at = now.mono_ms + BACKOFF_MS;
     }
 
     /// The executor shall stop an attempt.
     pub(super) fn stop(&mut self, id: &ExecutorId, lease: Lease, reason: CancelReason) {
         if let Some(exec) = self.executors.get_mut(id) {
-            exec.stops.insert(lease.shard, (lease, reason));
+            exec.stops.insert(lease, reason);
         }
     }
 
-    pub(super) fn stopped(&mut self, id: &ExecutorId, shard: ShardKey) {
+    pub(super) fn stopped(&mut self, id: &ExecutorId, lease: &Lease) {
         if let Some(exec) = self.executors.get_mut(id) {
-            exec.stops.remove(&shard);
+            exec.stops.remove(lease);
         }
     }
 

@@ -62,7 +62,7 @@ impl Core {
                 phase: HeldPhase::InDoubt,
                 timeout_ms,
                 missing: 0,
-                stop: None,
+                cancelled: false,
                 overrun_at: None,
             }),
         );
@@ -143,7 +143,7 @@ impl Core {
             // The answer to the grant is still on its way to the loop.
             self.early_cancels.insert((shard, fence));
         } else if let Some(held) = self.held(shard, fence) {
-            held.stop = Some(CancelReason::Cancelled);
+            held.cancelled = true;
             let lease = held.lease;
             self.stop(executor, lease, CancelReason::Cancelled);
         }
@@ -165,7 +165,6 @@ impl Core {
         match held.overrun_at {
             None => {
                 held.overrun_at = Some(now.mono_ms);
-                held.stop.get_or_insert(CancelReason::TimedOut);
                 self.stop(&executor, lease, CancelReason::TimedOut);
             }
             Some(since) if now.mono_ms.saturating_sub(since) > grace => {
@@ -267,15 +266,16 @@ impl Core {
         let mut requeue = Vec::new();
         for (lease, is_held) in leases.iter().zip(held) {
             if reason == CancelReason::LeaseLost {
-                self.stopped(id, lease.shard);
+                self.stopped(id, lease);
                 continue;
             }
             let Some(known) = self.held(lease.shard, lease.fence) else {
-                self.stopped(id, lease.shard);
+                self.stopped(id, lease);
                 continue;
             };
-            let on_its_way = matches!(known.phase, HeldPhase::InFlight);
-            if !is_held && !on_its_way && knows_round && reason == CancelReason::Cancelled {
+            // A push that was answered since may have overtaken this answer: then it is asked again.
+            let never_arrived = matches!(known.phase, HeldPhase::Outbox | HeldPhase::InDoubt);
+            if !is_held && never_arrived && knows_round && reason == CancelReason::Cancelled {
                 requeue.push(Command::Requeue {
                     shard: lease.shard.into(),
                     fence: lease.fence,

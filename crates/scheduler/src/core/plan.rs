@@ -1,13 +1,13 @@
 //! From the waiting room to a grant.
 
 use orloj_model::command::ShardRef;
-use orloj_model::id::Millis;
+use orloj_model::id::{ExecutorId, Incarnation, Millis};
 use orloj_model::key::ShardKey;
 use orloj_model::task::{DueClock, Origin, TaskSpec};
 use orloj_model::{Command, Refusal, Reply};
 
 use super::{Candidate, Core, Held, HeldPhase, Lease, Now, Step, Tracked};
-use crate::placement::{ExecutorSet, Wanted};
+use crate::placement::{ExecutorIdx, ExecutorSet, Wanted};
 use crate::ring::KeyHash;
 use crate::waiting::{Answer, Waiting};
 
@@ -18,6 +18,8 @@ const GRANTS_IN_FLIGHT: usize = 2_048;
 /// A shard that has waited this long is written to the ready index, so that its status says `ready` and a
 /// new leader finds it in order, in milliseconds.
 const READY_AFTER_MS: u64 = 1_000;
+/// How long no grant is proposed after the log had no room for one, in milliseconds.
+const NO_ROOM_PAUSE_MS: u64 = 100;
 /// How many entries of the list of those to write down may be out of date.
 const UNREADY_SLACK: usize = 4_096;
 /// The most shards written to the ready index in one call, and only while no grant is on its way.
@@ -57,7 +59,10 @@ impl Core {
     /// Places what waits, most urgent first, and proposes the grants.
     pub(crate) fn plan(&mut self, now: Now) {
         let mut grants = Vec::new();
-        let limit = GRANTS_PER_PLAN.min(GRANTS_IN_FLIGHT.saturating_sub(self.granting));
+        let limit = match self.no_grants_before > now.mono_ms {
+            true => 0,
+            false => GRANTS_PER_PLAN.min(GRANTS_IN_FLIGHT.saturating_sub(self.granting)),
+        };
         let mut room = std::mem::take(&mut self.waiting);
         room.offer(limit, |waiting| self.place(waiting, &mut grants));
         self.waiting = room;
@@ -131,7 +136,9 @@ impl Core {
             return false;
         }
         match command {
-            Command::Grant { shard, attempt, .. } => self.granted((*shard).into(), *attempt, reply, now),
+            Command::Grant { shard, attempt, incarnation, .. } => {
+                self.granted((*shard).into(), *attempt, *incarnation, reply, now);
+            }
             Command::MakeReady { shard } => {
                 if let Reply::Refused(Refusal::NotDue { due_at }) = reply {
                     self.track_due((*shard).into(), *due_at, DueClock::Cluster, now);
@@ -142,32 +149,14 @@ impl Core {
         true
     }
 
-    fn granted(&mut self, shard: ShardKey, attempt: u32, reply: &Reply, now: Now) {
+    fn granted(&mut self, shard: ShardKey, attempt: u32, incarnation: Incarnation, reply: &Reply, now: Now) {
         let Some(Tracked::Granting { candidate, executor }) = self.tracked.remove(&shard) else { return };
         self.granting -= 1;
-        let id = self.fleet.id(executor).cloned();
-        if let (Reply::Granted { fence }, Some(id)) = (reply, id)
-            && let Some(exec) = self.executors.get_mut(&id)
+        if let Reply::Granted { fence } = reply
+            && let Some(id) = self.fleet.id(executor).cloned()
         {
             let lease = Lease { shard, attempt, fence: *fence };
-            let held = Held {
-                incarnation: exec.incarnation(),
-                executor: id,
-                lease,
-                phase: HeldPhase::Outbox,
-                timeout_ms: candidate.spec.timeout_ms,
-                missing: 0,
-                stop: None,
-                overrun_at: None,
-            };
-            exec.hold(shard, executor);
-            exec.outbox.push_back(shard);
-            let executor = held.executor.clone();
-            self.held += 1;
-            self.tracked.insert(shard, Tracked::Held(held));
-            if self.early_cancels.remove(&(shard, *fence)) {
-                self.cancel(shard, &executor, *fence);
-            }
+            self.lease(lease, (id, incarnation), executor, candidate.spec.timeout_ms);
             return;
         }
         self.fleet.give_back(executor);
@@ -185,8 +174,45 @@ impl Core {
         }
     }
 
-    /// Grants whose proposal did not get into the log: the shards wait on.
-    pub(crate) fn not_proposed(&mut self, commands: Vec<Command>) {
+    /// A grant was committed: the lease goes into its executor's outbox.
+    fn lease(
+        &mut self,
+        lease: Lease,
+        (id, incarnation): (ExecutorId, Incarnation),
+        slot: ExecutorIdx,
+        timeout_ms: Option<u64>,
+    ) {
+        let Some(exec) = self.executors.get_mut(&id) else { return };
+        exec.hold(lease.shard, slot);
+        if exec.row().may_hold(incarnation) {
+            exec.outbox.push_back(lease.shard);
+        } else {
+            // Its executor went, or began another life, while the answer to the grant was on its way. It was
+            // never pushed, so nobody has it.
+            let message = "its executor went away before it was handed over".to_owned();
+            let requeue = Command::Requeue { shard: lease.shard.into(), fence: lease.fence, message };
+            self.steps.push(Step::Propose(vec![requeue]));
+        }
+        let held = Held {
+            executor: id.clone(),
+            incarnation,
+            lease,
+            phase: HeldPhase::Outbox,
+            timeout_ms,
+            missing: 0,
+            cancelled: false,
+            overrun_at: None,
+        };
+        self.held += 1;
+        self.tracked.insert(lease.shard, Tracked::Held(held));
+        if self.early_cancels.remove(&(lease.shard, lease.fence)) {
+            self.cancel(lease.shard, &id, lease.fence);
+        }
+    }
+
+    /// Grants whose proposal did not get into the log: the shards wait on, and no other is tried for a while.
+    pub(crate) fn not_proposed(&mut self, commands: Vec<Command>, now: Now) {
+        self.no_grants_before = now.mono_ms + NO_ROOM_PAUSE_MS;
         for command in commands {
             match command {
                 Command::Grant { shard, .. } => {

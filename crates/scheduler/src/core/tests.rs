@@ -303,10 +303,73 @@ fn a_refused_grant_goes_back_to_where_it_belongs() {
 
     let mut core = leader(&[("a", 1)]);
     let command = grant(&mut core);
-    core.not_proposed(vec![command]);
+    core.not_proposed(vec![command], at(1));
     assert_eq!((core.counts().granting, core.counts().waiting), (0, 1));
     core.plan(at(2));
+    assert_eq!(proposals(&mut core), vec![], "a full log is not asked again and again");
+    core.plan(at(200));
     assert_eq!(proposals(&mut core).len(), 1, "the slot is free again");
+}
+
+#[test]
+fn an_echo_of_what_was_loaded_puts_no_lease_and_no_grant_back() {
+    let mut core = leader(&[("a", 2)]);
+    let echo = |number| Event::Waiting { shard: shard(number), due_at: 0, clock: DueClock::Cluster };
+    // Its submission was applied between the subscription to the events and the load.
+    due(&mut core, 1, at(0));
+    core.plan(at(0));
+    let command = proposals(&mut core).remove(0);
+    core.event(&echo(1), at(1));
+    assert_eq!(core.next_due(at(20)), vec![]);
+    core.applied(&command, &Reply::Granted { fence: 9 }, at(20));
+    core.send(at(20));
+    let lease = Lease { shard: shard(1), attempt: 1, fence: 9 };
+    assert_eq!(pushes(&mut core), vec![(id("a"), vec![lease])]);
+    core.event(&echo(1), at(21));
+    assert_eq!((core.next_due(at(40)), core.counts().held), (vec![], 1));
+    let ack = knows_round(&mut core, "a", &[holding(lease, None)], at(41));
+    assert_eq!(ack.stale, vec![], "what has a lease is not stopped");
+}
+
+#[test]
+fn a_grant_whose_executor_went_before_the_answer_is_taken_back() {
+    let another_life = row("a", 2, 1);
+    let left = Executor { state: ExecutorState::Left, ..row("a", 1, 1) };
+    for gone in [another_life, left] {
+        let mut core = leader(&[("a", 1)]);
+        due(&mut core, 1, at(0));
+        core.plan(at(0));
+        let command = proposals(&mut core).remove(0);
+        core.executor_row(gone, at(1));
+        core.applied(&command, &Reply::Granted { fence: 9 }, at(2));
+        core.send(at(2));
+        let steps = core.take_steps();
+        assert!(!steps.iter().any(|step| matches!(step, Step::Push { .. })), "{steps:?}");
+        let back = |command: &Command| matches!(command, Command::Requeue { fence: 9, .. });
+        let proposed = |step: &Step| matches!(step, Step::Propose(commands) if commands.iter().any(back));
+        assert!(steps.iter().any(proposed), "{steps:?}");
+    }
+}
+
+#[test]
+fn a_new_life_is_not_pushed_what_the_old_one_was_granted() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    let (executor, leases) = plan_and_grant(&mut core, 9, at(0)).remove(0);
+    core.executor_row(row("a", 2, 1), at(1));
+    let commands = proposals(&mut core);
+    assert!(matches!(&commands[..], [Command::Lose { fence: 9, .. }]), "{commands:?}");
+    core.push_failed(&executor, &leases, PushFailure::NotTheOne, at(2));
+    core.send(at(5_000));
+    assert_eq!(pushes(&mut core), vec![]);
+}
+
+#[test]
+fn an_executor_that_has_heard_a_later_leader_is_told_nothing() {
+    let mut core = leader(&[("a", 1)]);
+    let foreign = Lease { shard: shard(1), attempt: 1, fence: 99 };
+    let beat = Heartbeat { round: 8, ..beat("a", 1, &[holding(foreign, None)]) };
+    assert_eq!(core.heartbeat(beat, at(1)).stale, vec![]);
 }
 
 #[test]
@@ -518,6 +581,61 @@ fn a_cancelled_attempt_that_never_reached_its_executor_is_taken_back() {
     core.stop_answer(&executor, CancelReason::Cancelled, &leases, &[false], at(4));
     let commands = proposals(&mut core);
     assert!(matches!(&commands[..], [Command::Requeue { fence: 9, .. }]), "{commands:?}");
+}
+
+#[test]
+fn a_cancelled_attempt_is_not_pushed_and_an_overtaken_answer_ends_nothing() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    let (executor, leases) = plan_and_grant(&mut core, 9, at(0)).remove(0);
+    core.event(&Event::CancelRequested { shard: shard(1), executor: executor.clone(), fence: 9 }, at(1));
+    core.send(at(1));
+    core.take_steps();
+    // The executor was asked to stop before the push came to it, and its answers come the other way round.
+    core.pushed(&executor, &leases, &[RunVerdict::Accepted], None, at(2));
+    core.stop_answer(&executor, CancelReason::Cancelled, &leases, &[false], at(3));
+    assert_eq!(proposals(&mut core), vec![]);
+
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    let (executor, leases) = plan_and_grant(&mut core, 9, at(0)).remove(0);
+    core.push_failed(&executor, &leases, PushFailure::Unknown, at(1));
+    core.event(&Event::CancelRequested { shard: shard(1), executor, fence: 9 }, at(2));
+    core.send(at(1_000));
+    let steps = core.take_steps();
+    assert!(matches!(&steps[..], [Step::Cancel { .. }]), "{steps:?}");
+}
+
+#[test]
+fn a_lost_attempt_and_the_lease_of_its_shard_are_stopped_each_for_its_own_reason() {
+    let mut core = leader(&[("a", 2)]);
+    let lease = running(&mut core, None);
+    let lost = Lease { fence: lease.fence - 1, ..lease };
+    core.event(&Event::CancelRequested { shard: lease.shard, executor: id("a"), fence: lease.fence }, at(1));
+    core.announced(&id("a"), Some((1, vec![holding(lease, None), holding(lost, None)])), at(2));
+    let mut asked = Vec::new();
+    for ms in [2, 200, 400] {
+        core.send(at(ms));
+        for step in core.take_steps() {
+            let Step::Cancel { executor, reason, leases } = step else { continue };
+            core.stop_answer(&executor, reason, &leases, &vec![true; leases.len()], at(ms));
+            asked.extend(leases.iter().map(|lease| (lease.fence, reason)));
+        }
+    }
+    assert!(asked.contains(&(lost.fence, CancelReason::LeaseLost)), "{asked:?}");
+    assert_eq!(asked.last(), Some(&(lease.fence, CancelReason::Cancelled)), "{asked:?}");
+}
+
+#[test]
+fn a_stop_that_takes_its_time_holds_up_no_push() {
+    let mut core = leader(&[("a", 2)]);
+    let lease = running(&mut core, None);
+    core.event(&Event::CancelRequested { shard: lease.shard, executor: id("a"), fence: lease.fence }, at(1));
+    core.send(at(1));
+    core.stop_answer(&id("a"), CancelReason::Cancelled, &[lease], &[true], at(2));
+    core.take_steps();
+    due(&mut core, 2, at(3));
+    assert_eq!(plan_and_grant(&mut core, 51, at(3)).len(), 1);
 }
 
 #[test]

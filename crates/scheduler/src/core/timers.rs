@@ -32,8 +32,12 @@ impl Core {
 
     /// A shard waits for its time (or, when that has passed, for a slot). One beyond the window stays in the
     /// due index.
+    ///
+    /// A new leader hears again of changes that its load has taken in already. Such an echo must not put a
+    /// shard back that has gone on since: a lease is forgotten by the end of its own fence alone, and a grant
+    /// by its answer.
     pub(crate) fn track_due(&mut self, shard: ShardKey, at: Millis, clock: DueClock, now: Now) {
-        if matches!(self.tracked.get(&shard), Some(Tracked::Waiting(_) | Tracked::Due)) {
+        if self.tracked.get(&shard).is_some_and(|tracked| !matches!(tracked, Tracked::Timed(_))) {
             return;
         }
         self.forget(shard);

@@ -150,7 +150,7 @@ impl Leader<'_> {
                 }
             }
             Done::Proposed(commands, Err(error)) => match error {
-                ProposeError::Overloaded | ProposeError::DiskLow => self.core.not_proposed(commands),
+                ProposeError::Overloaded | ProposeError::DiskLow => self.core.not_proposed(commands, now),
                 error => return Err(lost_or_again(&error)),
             },
             Done::Pushed(executor, leases, Ok(ack)) if ack.verdicts.len() == leases.len() => {
