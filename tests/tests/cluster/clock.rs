@@ -44,7 +44,8 @@ impl Clock for Offset {
 impl Stepped {
     async fn start() -> Stepped {
         let set = vec!["scheduler.due-per-tick=20"];
-        let cluster = Cluster::start(Setup { slots: Some(64), set, ..Setup::default() }).await;
+        // Slots to spare: what waits for one is not bounded by the tick when it goes out.
+        let cluster = Cluster::start(Setup { slots: Some(1_000), set, ..Setup::default() }).await;
         let library = compile(cluster.dir());
         let mut clocks = Vec::new();
         for place in 0..3 {
@@ -152,7 +153,7 @@ fn bounded(mut grants: Vec<i64>) {
         "figures: {} overdue tasks went out within {took} ms, at most {densest} in {WINDOW_MS} ms",
         grants.len()
     );
-    // The window touches at most one tick more than fits into it, and a loop that was held up catches up one.
-    let ticks = usize::try_from(WINDOW_MS / 10).expect("a small number") + 2;
+    // A loop that is held up by other work makes up for the ticks that it owes: half as many again.
+    let ticks = usize::try_from(WINDOW_MS / 10 * 3 / 2).expect("a small number");
     assert!(densest <= ticks * PER_TICK, "{densest} grants in {WINDOW_MS} ms");
 }
