@@ -30,7 +30,8 @@ pub(crate) enum Refusal {
     QueueFull,
     Draining,
     UnknownHandler,
-    /// A later grant of the same shard has been here, or the fence is too old to tell.
+    /// It was refused or dropped before, a later grant of the same shard has been here, or the fence is too
+    /// old to tell.
     StaleFence,
 }
 
@@ -156,7 +157,7 @@ impl Book {
         }
         match self.ended.look(&key) {
             Seen::This => return Offer::Duplicate,
-            Seen::Later => return Offer::Refused(Refusal::StaleFence),
+            Seen::Gone => return Offer::Refused(Refusal::StaleFence),
             Seen::Never => {}
         }
         let older = self.newest.get(&key.shard).copied();
@@ -164,17 +165,17 @@ impl Book {
             return Offer::Refused(Refusal::StaleFence);
         }
         if self.draining {
-            return Offer::Refused(Refusal::Draining);
+            return self.refuse(key, Refusal::Draining);
         }
         if remembered {
             self.restore(attempt.clone());
             return Offer::Remembered;
         }
         if !known {
-            return Offer::Refused(Refusal::UnknownHandler);
+            return self.refuse(key, Refusal::UnknownHandler);
         }
         if self.queue.len() + self.busy.len() >= self.places {
-            return Offer::Refused(Refusal::QueueFull);
+            return self.refuse(key, Refusal::QueueFull);
         }
         let superseded = older.and_then(|fence| {
             self.held.get(&Key { shard: key.shard.clone(), fence }).map(|entry| entry.attempt.clone())
@@ -184,6 +185,12 @@ impl Book {
         let standing = Standing::Queued(Arc::clone(dispatch));
         self.held.insert(key, Entry { attempt: attempt.clone(), standing });
         Offer::Accepted { superseded }
+    }
+
+    /// The leader gives it to somebody else now; a copy of the push that comes later must not start it here.
+    fn refuse(&mut self, key: Key, why: Refusal) -> Offer {
+        self.ended.give_up(key);
+        Offer::Refused(why)
     }
 
     /// Moves the next attempt from the queue into a free slot. One whose shard is still in a slot under an
@@ -206,7 +213,13 @@ impl Book {
     /// Stops an attempt, wherever it stands.
     pub(crate) fn stop(&mut self, attempt: &AttemptRef, reason: CancelReason) -> Stop {
         let key = Key::of(attempt);
-        let Some(entry) = self.held.get_mut(&key) else { return Stop::NotHeld };
+        let Some(entry) = self.held.get_mut(&key) else {
+            // The leader ends it at this word; a push of it that is still on its way must not start it.
+            if self.ended.look(&key) == Seen::Never {
+                self.ended.give_up(key);
+            }
+            return Stop::NotHeld;
+        };
         let dispatch = match &entry.standing {
             Standing::Running { .. } => return Stop::Running,
             Standing::Reporting => return Stop::Over,
@@ -216,7 +229,7 @@ impl Book {
         self.queue.retain(|queued| *queued != key);
         self.retire(&key);
         if reason == CancelReason::LeaseLost {
-            self.reported(attempt);
+            self.drop_unreported(&key);
         }
         Stop::Unstarted(dispatch)
     }
@@ -232,8 +245,15 @@ impl Book {
         self.busy.remove(&key.shard);
         self.retire(&key);
         if leave == Leave::Forget {
-            self.reported(attempt);
+            self.drop_unreported(&key);
         }
+    }
+
+    /// Nothing will be said of it. Should its lease be in force after all, its next push is refused, so that it
+    /// is granted anew instead of being taken for known for ever.
+    fn drop_unreported(&mut self, key: &Key) {
+        self.held.remove(key);
+        self.ended.give_up(key.clone());
     }
 
     /// A report was acknowledged: the attempt is no longer held, only remembered.

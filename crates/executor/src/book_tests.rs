@@ -41,7 +41,9 @@ fn places_are_bounded_and_freed() {
     book.finish(&a.attempt, Leave::Report);
     assert_eq!((book.free_slots(), book.free_places()), (0, 1), "the queue will take the slot");
     assert!(book.room_since((0, 0)) && !book.room_since((0, 1)));
-    assert_eq!(take(&mut book, "c", 3), FRESH, "a refused attempt may come again");
+    let late_copy = take(&mut book, "c", 3);
+    assert_eq!(late_copy, Offer::Refused(Refusal::StaleFence), "it is somebody else's since it was refused");
+    assert_eq!(take(&mut book, "c", 4), FRESH, "a new grant of it is another matter");
 }
 
 #[test]
@@ -79,7 +81,11 @@ fn a_newer_grant_of_a_shard_ends_the_older_and_waits_for_it() {
     assert!(book.start_next(NOW).is_none(), "two handlers of one shard at once");
     book.finish(&old.attempt, Leave::Forget);
     assert_eq!(book.start_next(NOW).unwrap().attempt.fence, 9);
-    assert_eq!(take(&mut book, "a", 5), Offer::Duplicate, "the ended one is not started again");
+    assert_eq!(
+        take(&mut book, "a", 5),
+        Offer::Refused(Refusal::StaleFence),
+        "neither started again nor taken for one whose report is on its way"
+    );
 }
 
 #[test]
@@ -120,13 +126,14 @@ fn stopping_depends_on_where_it_stands() {
     let a = book.start_next(NOW).unwrap();
     let (b, c) = (dispatch("b", 2), dispatch("c", 3));
     assert_eq!(book.stop(&dispatch("z", 9).attempt, CancelReason::Cancelled), Stop::NotHeld);
+    assert_eq!(take(&mut book, "z", 9), Offer::Refused(Refusal::StaleFence), "its push comes too late");
     assert_eq!(book.stop(&a.attempt, CancelReason::Cancelled), Stop::Running);
     assert_eq!(book.stop(&b.attempt, CancelReason::Cancelled), Stop::Unstarted(Arc::clone(&b)));
     assert_eq!(book.stop(&b.attempt, CancelReason::Cancelled), Stop::Over);
     assert_eq!(book.stop(&c.attempt, CancelReason::LeaseLost), Stop::Unstarted(Arc::clone(&c)));
     assert_eq!(book.stop(&c.attempt, CancelReason::Cancelled), Stop::NotHeld, "forgotten");
     assert_eq!(book.queued(), 0);
-    assert_eq!(take(&mut book, "c", 3), Offer::Duplicate, "but not started again");
+    assert_eq!(take(&mut book, "c", 3), Offer::Refused(Refusal::StaleFence), "but not started again");
 }
 
 #[test]

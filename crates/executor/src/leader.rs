@@ -89,6 +89,14 @@ impl LeaderClient {
         lock(&self.targets).learn(replicas);
     }
 
+    /// The replica that was asked last does not lead any more, whatever it believes: the next call asks
+    /// another.
+    pub(crate) fn pass_over(&self) {
+        let mut targets = lock(&self.targets);
+        let current = targets.current();
+        targets.advance(&current);
+    }
+
     /// A new leader has introduced itself.
     pub(crate) fn follow(&self, leader: &str) {
         lock(&self.targets).hint(leader);

@@ -102,8 +102,9 @@ async fn register(core: &Arc<Core>, profile: &Profile) -> Duration {
         match answer {
             Ok(registered) => {
                 core.leader.learn(&registered.replicas);
-                take_round(core, registered.round).await;
-                drop_stale(core, &registered.stale);
+                if take_round(core, registered.round).await {
+                    drop_stale(core, &registered.stale);
+                }
                 let (low, high) = HEARTBEAT_BOUNDS;
                 let ms = profile.heartbeat_ms.unwrap_or(registered.heartbeat_ms).clamp(low, high);
                 tracing::info!(round = registered.round, heartbeat_ms = ms, "registered");
@@ -124,7 +125,10 @@ async fn heartbeat(core: &Arc<Core>) -> Result<bool, CallError> {
         core.fail(Error::Superseded { id: core.settings.id.clone() });
         return Ok(false);
     }
-    take_round(core, ack.round).await;
+    if !take_round(core, ack.round).await {
+        core.leader.pass_over();
+        return Err(CallError::Unanswered(format!("it came from round {}, which is over", ack.round)));
+    }
     drop_stale(core, &ack.stale);
     Ok(ack.register)
 }
@@ -145,12 +149,15 @@ fn told(core: &Core) -> Heartbeat {
     }
 }
 
-async fn take_round(core: &Core, round: u64) {
+/// Whether an answer comes from the round in force. One of an older round is a deposed leader's, which does not
+/// know what its successor has granted: nothing is stopped at its word.
+async fn take_round(core: &Core, round: u64) -> bool {
     match core.see_round(round).await {
-        // An answer that was overtaken by a newer leader's push.
-        Ok(()) | Err(RoundError::Stale(_)) => {}
+        Ok(()) => true,
+        Err(RoundError::Stale(_)) => false,
         Err(RoundError::Stopping) => {
-            tracing::warn!(round, "the round cannot be kept: the executor is stopping")
+            tracing::warn!(round, "the round cannot be kept: the executor is stopping");
+            true
         }
     }
 }

@@ -401,7 +401,7 @@ pub enum RunVerdict {
     Accepted,
     /// It was known: queued, running, or ended (then its report is sent again).
     Duplicate,
-    /// No place, draining, or no such handler.
+    /// No place, draining, no such handler, or a grant that was refused or dropped before.
     Refused,
 }
 
@@ -412,7 +412,7 @@ pub enum RunVerdict {
 pub struct RunAck {
     /// One for each attempt, in their order.
     pub verdicts: Vec<RunVerdict>,
-    /// Why the refused ones were: `queue_full`, `draining`, `unknown_handler`.
+    /// Why the refused ones were: `queue_full`, `draining`, `unknown_handler`, `stale_fence`.
     #[serde(default)]
     pub refusal: Option<String>,
     /// Free slots after it.

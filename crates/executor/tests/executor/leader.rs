@@ -3,7 +3,7 @@
 use orloj_executor::{Error, Handlers};
 use orloj_wire::protocol::{HeartbeatAck, ReportOutcome};
 
-use crate::support::{Event, Executor, FakeLeader, sleep, within};
+use crate::support::{Event, Executor, FakeLeader, attempt, sleep, within};
 
 fn ack(register: bool, superseded: bool) -> HeartbeatAck {
     HeartbeatAck { round: 1, register, superseded, stale: Vec::new() }
@@ -102,4 +102,28 @@ async fn stale_attempts_of_a_registration_are_stopped() {
     })
     .await;
     assert!(leader.reports().is_empty());
+}
+
+#[tokio::test]
+async fn a_deposed_leader_stops_nothing() {
+    let (old, new) = (FakeLeader::start().await, FakeLeader::start().await);
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Executor::options(&old, dir.path());
+    options.heartbeat_ms = Some(100);
+    let executor = Executor::start_with(options, Handlers::new()).await;
+    old.registered().await;
+    let work = sleep(600_000);
+    executor.run(std::slice::from_ref(&work)).await;
+    // Another leader has spoken, and the executor goes on asking the old one, which is none the wiser.
+    assert_eq!(executor.push("/v1/round", &executor.round_body(2, &old)).await.0, 200);
+    let told = old.events().len();
+    old.ack_next(HeartbeatAck { stale: vec![attempt(&work)], ..ack(false, false) });
+    within("two heartbeats of round 2", async {
+        let beats = |event: &Event| matches!(event, Event::Heartbeat(beat) if beat.round == 2);
+        while old.events().iter().skip(told).filter(|event| beats(event)).count() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(executor.announce(2, &new).await.holding.len(), 1);
 }
