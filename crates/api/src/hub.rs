@@ -38,6 +38,7 @@ impl Hub {
     pub async fn run(self: Arc<Self>, mut events: broadcast::Receiver<Arc<AppliedEvents>>) {
         loop {
             match events.recv().await {
+                Ok(applied) if applied.read_again() => self.wake_all(),
                 Ok(applied) => self.wake(&applied.events),
                 Err(RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "events missed: every long poll looks again");
@@ -139,6 +140,21 @@ mod tests {
         sender.send(changed(3)).unwrap();
         sender.send(changed(3)).unwrap();
         tokio::time::timeout(deadline, second).await.expect("a lag wakes everybody");
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_wakes_everybody_and_makes_the_handlers_unknown() {
+        let hub = Arc::new(Hub::default());
+        let (sender, receiver) = broadcast::channel(1);
+        let one = hub.wait_for(TaskId([1; 16]));
+        let mut waits = Box::pin(one.changed());
+        waits.as_mut().enable();
+        hub.remember_handlers(Arc::new(BTreeSet::from(["echo".to_owned()])));
+        tokio::spawn(Arc::clone(&hub).run(receiver));
+        sender.send(Arc::new(AppliedEvents { index: 9, events: Vec::new() })).unwrap();
+        let deadline = std::time::Duration::from_secs(10);
+        tokio::time::timeout(deadline, waits).await.expect("anything may have changed");
+        assert!(hub.known_handlers().is_none());
     }
 
     #[test]

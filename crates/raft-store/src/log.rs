@@ -131,6 +131,11 @@ impl LogStore {
         self.monitor.clone()
     }
 
+    /// Where the log begins and ends.
+    pub fn state(&self) -> LogState {
+        reader::lock(&self.memory).state()
+    }
+
     /// A handle to read the log by.
     pub fn reader(&self) -> LogReader {
         LogReader {
@@ -182,7 +187,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     type LogReader = LogReader;
 
     async fn get_log_state(&mut self) -> Result<LogState, io::Error> {
-        Ok(reader::lock(&self.memory).state())
+        Ok(self.state())
     }
 
     async fn get_log_reader(&mut self) -> LogReader {

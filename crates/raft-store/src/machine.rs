@@ -23,7 +23,7 @@ use crate::faults::Faults;
 use crate::snapshot::{Handle, Live, Snapshots, Taken};
 use crate::status::Checkpoint;
 use crate::tables::{Changed, Overlay, Position, StateDb, View};
-use crate::types::{Entry, LogId, LoggedMembership, Payload, Replies, SnapshotMeta, TypeConfig};
+use crate::types::{Entry, LogId, LogState, LoggedMembership, Payload, Replies, SnapshotMeta, TypeConfig};
 
 /// An apply that has written this much is written to the database before it goes on, in bytes.
 const WRITE_BYTES: usize = 8 << 20;
@@ -35,8 +35,16 @@ const EVENTS_KEPT: usize = 4096;
 pub struct AppliedEvents {
     /// The index of the entry.
     pub index: u64,
-    /// What changed, in order.
+    /// What changed, in order. Empty: anything may have, see [`read_again`](AppliedEvents::read_again).
     pub events: Vec<Event>,
+}
+
+impl AppliedEvents {
+    /// Whether a snapshot took the place of the tables, so that a reader must look at all that it knows again.
+    /// An entry that changes nothing is not told of.
+    pub fn read_again(&self) -> bool {
+        self.events.is_empty()
+    }
 }
 
 /// What has been applied, for everybody else in the process.
@@ -93,14 +101,6 @@ impl Published {
         self.applied.send_replace(position.index());
     }
 
-    /// Makes every reader of the events fall behind, so that it reads the tables again.
-    fn tell_to_read_again(&self, index: u64) {
-        let nothing = Arc::new(AppliedEvents { index, events: Vec::new() });
-        for _ in 0..=EVENTS_KEPT {
-            let _ = self.events.send(Arc::clone(&nothing));
-        }
-    }
-
     fn tell(&self, events: Vec<AppliedEvents>) {
         for event in events {
             // Nobody listens on a node that does not lead: no fault.
@@ -155,6 +155,23 @@ impl Machine {
     /// Its position, for status and tests.
     pub fn position(&self) -> &Position {
         &self.position
+    }
+
+    /// Takes a snapshot where the log begins, or will begin, behind the last one. A crash can leave it so: what
+    /// was applied just before need not be in the log of this node yet, and openraft then lets the log begin
+    /// there. Whoever needs the entries between would be sent the old snapshot again and again.
+    ///
+    /// # Errors
+    /// IO.
+    pub async fn cover(&self, log: &LogState) -> Result<(), Fault> {
+        let applied = self.position.applied;
+        let begins = if log.last_log_id < applied { applied } else { log.last_purged_log_id };
+        let covered = self.snapshots.current().and_then(|current| current.meta().last_log_id);
+        if begins <= covered || applied <= covered {
+            return Ok(());
+        }
+        let (taken, snapshots) = (self.take().await?, Arc::clone(&self.snapshots));
+        blocking(move || snapshots.keep(taken)).await.map(|_| ())
     }
 
     fn begin(&self) -> Work {
@@ -235,7 +252,7 @@ impl Machine {
         };
         (self.live, self.state, self.position) = blocking(work).await?;
         self.published.advance(&self.state, &self.position, true);
-        self.published.tell_to_read_again(self.position.index());
+        self.published.tell(vec![AppliedEvents { index: self.position.index(), events: Vec::new() }]);
         tracing::info!(index = self.position.index(), "a snapshot took the place of the tables");
         Ok(())
     }

@@ -95,7 +95,7 @@ impl Node {
         let dir = options.dir.clone();
         fs::create_dir_all(&dir).map_err(Fault::io("create", &dir))?;
         let disk = Arc::new(Disk::open(dir.clone(), options.disk, probe)?);
-        let identity = Identity::open(&dir, &options.cluster, data_in(&dir))?;
+        let identity = Identity::open(&dir, &options.cluster, data_in(&dir)?)?;
         let fresh = identity.id.is_none();
         let log_clock = Arc::clone(&clock);
         let (log, state, snapshots) = blocking(move || open_all(&dir, fresh, log_clock)).await?;
@@ -138,6 +138,7 @@ impl Node {
     pub async fn start(self: &Arc<Self>, id: NodeId) -> Result<(), OpenError> {
         let parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(Parked { log, machine, packer }) = parked else { return Ok(()) };
+        machine.cover(&log.state()).await?;
         let config = self.raft_config()?;
         let chunk_timeout = Duration::from_millis(self.options.snapshot.chunk_timeout_ms);
         let peers = Peers::new(self.link.under(id), chunk_timeout);
@@ -145,6 +146,9 @@ impl Node {
         let raft = Raft::new(id, Arc::new(config), peers, log, machine)
             .await
             .map_err(|error| OpenError::Raft(error.to_string()))?;
+        // Raft answers only once it has published what it found in the storage. Until then it would seem to
+        // peers that this node knows no membership, as if the cluster had never been booted.
+        raft.is_initialized().await.map_err(|fatal| OpenError::Raft(fatal.to_string()))?;
         self.spawn_all(&raft, monitor, packer);
         // Only `start` sets it, and only the call that found something parked gets here.
         let _ = self.raft.set(raft);
@@ -268,8 +272,10 @@ impl Node {
     }
 }
 
-fn data_in(dir: &Path) -> Data {
-    Data { log: dir.join(LOG_DIR).join(LOG_MARKER).exists(), state: Live::exists(&dir.join(STATE_DIR)) }
+fn data_in(dir: &Path) -> Result<Data, Fault> {
+    let marker = dir.join(LOG_DIR).join(LOG_MARKER);
+    let log = marker.try_exists().map_err(Fault::io("look for", &marker))?;
+    Ok(Data { log, state: Live::exists(&dir.join(STATE_DIR))? })
 }
 
 type Opened = (LogStore, (Live, crate::tables::StateDb), Snapshots);

@@ -10,7 +10,7 @@ use crate::message::{SendSnapshot, SnapshotReply};
 use crate::node::Node;
 use crate::snapshot::{Incoming, Manifest, ReceiveError};
 use crate::stored::StoredVote;
-use crate::types::{Raft, Vote};
+use crate::types::{LogId, Raft, Vote};
 
 /// A snapshot needs so many times its size in free space: it is received, and RocksDB rewrites tables as it
 /// goes on from there.
@@ -37,6 +37,13 @@ pub async fn receive(
         return Ok(SnapshotReply::Done(held));
     }
     let mut reception = node.reception.lock().await;
+    if let SendSnapshot::Begin { manifest, .. } = &step
+        && vote == held
+        && is_applied(raft, manifest)
+    {
+        // The answer to an earlier transfer got lost, or came too late.
+        return Ok(SnapshotReply::Done(held));
+    }
     let taken = match step {
         SendSnapshot::Begin { manifest, .. } => begin(node, &mut reception, *manifest).await,
         SendSnapshot::Piece { file, offset, crc, data, .. } => {
@@ -58,6 +65,12 @@ pub async fn receive(
         SendSnapshot::Finish { .. } => finish(raft, &mut reception, vote).await,
     };
     answer(node, taken)
+}
+
+/// Whether everything that a snapshot stands for has been applied here.
+fn is_applied(raft: &Raft<Machine>, manifest: &Manifest) -> bool {
+    let applied = raft.metrics().borrow_watched().last_applied;
+    manifest.meta.last_log_id.clone().map(LogId::from) <= applied
 }
 
 async fn begin(

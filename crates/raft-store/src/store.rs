@@ -144,7 +144,8 @@ impl Store {
     }
 
     /// What applied entries change, from now on. The channel is bounded: a reader that is too slow is told
-    /// how many it missed and reads the tables again. An installed snapshot shows as a lag, too.
+    /// how many it missed and reads the tables again; so it does when a snapshot took the place of the tables,
+    /// which [`AppliedEvents::read_again`] tells.
     pub fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {
         self.node.published.events()
     }

@@ -117,7 +117,12 @@ impl RaftLogReader<TypeConfig> for LogReader {
                 let Some(last) = entries.last() else {
                     return Ok::<_, io::Error>(None);
                 };
-                let next = last.log_id.index + 1..rest.end;
+                let (first, next) = (entries[0].log_id.index, last.log_id.index + 1..rest.end);
+                if first > rest.start {
+                    // What is applied next must not be skipped.
+                    let problem = format!("log entry {} is missing before entry {first}", rest.start);
+                    return Err(Fault::Damaged(problem).into());
+                }
                 Ok(Some((stream::iter(entries.into_iter().map(Ok)), next)))
             }
         });

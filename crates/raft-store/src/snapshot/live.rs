@@ -118,8 +118,12 @@ impl Live {
     }
 
     /// Whether there is a database under `root`.
-    pub fn exists(root: &Path) -> bool {
-        root.join(POINTER).exists()
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn exists(root: &Path) -> Result<bool, Fault> {
+        let pointer = root.join(POINTER);
+        pointer.try_exists().map_err(Fault::io("look for", &pointer))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::RpcError;
 use crate::message::{self, AskVote, Probed, VoteReply};
 use crate::stored::StoredVote;
 
-async fn probe(store: &Store) -> Probed {
+pub(super) async fn probe(store: &Store) -> Probed {
     let envelope = RpcEnvelope {
         cluster: "test".into(),
         target: 0,
@@ -129,6 +129,17 @@ async fn a_call_for_another_cluster_or_life_is_refused() {
     }
     let junk = store.handle_rpc(RpcKind::Append, good, Bytes::from_static(b"junk")).await;
     assert!(matches!(junk, Err(RpcError::Malformed(_))), "{junk:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_starts_again_never_seems_to_be_of_no_cluster() {
+    let mut cluster = Cluster::three().await;
+    cluster.level().await;
+    for slot in [1, 2, 3, 1, 2, 3] {
+        cluster.stop(slot).await;
+        let store = cluster.open(slot).await.unwrap();
+        assert_eq!(probe(&store).await.members.len(), 3, "node {slot} answers before it knows what it is");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,6 +1,13 @@
 //! Snapshots between nodes: who was away for longer than the log is kept catches up by one.
 
+use openraft::storage::RaftLogStorage as _;
+
 use super::*;
+use crate::codec::{self, Schema};
+use crate::log::LogStore;
+use crate::message::{self, SendSnapshot, SnapshotReply};
+use crate::snapshot::Manifest;
+use crate::stored::StoredVote;
 
 /// Keeps next to no log behind a snapshot.
 fn short_log() -> Cluster {
@@ -35,8 +42,8 @@ async fn a_node_that_was_away_too_long_catches_up_by_snapshot_under_load() {
     assert!(status(&caught_up).snapshot >= index, "it took the log's way");
     assert!(tasks.iter().all(|task| has(&caught_up, *task)));
     // Whoever reads the events learns that it must look at the tables again.
-    let lagged = async { while events.recv().await.is_ok() {} };
-    tokio::time::timeout(PATIENCE, lagged).await.expect("the events tell of the snapshot");
+    let told = async { while !events.recv().await.unwrap().read_again() {} };
+    tokio::time::timeout(PATIENCE, told).await.expect("the events tell of the snapshot");
     // A view from before still shows what it showed, though its database has been replaced.
     assert!(tasks[..10].iter().all(|task| before.has::<SpecTable>(task).unwrap()));
     assert!(!before.has::<SpecTable>(&tasks[10]).unwrap());
@@ -104,4 +111,59 @@ async fn a_damaged_snapshot_is_no_missing_one() {
     std::fs::write(list, bytes).unwrap();
     let opened = cluster.open(leader).await;
     assert!(matches!(&opened, Err(OpenError::Storage(why)) if why.contains("damaged")), "{opened:?}");
+}
+
+/// The list of the one snapshot that a node keeps.
+fn manifest(cluster: &Cluster, slot: u64) -> Manifest {
+    let mut kept = std::fs::read_dir(cluster.dir(slot).join("snapshots")).unwrap();
+    let list = kept.next().unwrap().unwrap().path().join("snapshot");
+    codec::decode(Schema::SnapshotManifest, &std::fs::read(list).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_has_applied_is_not_sent_to_it_again() {
+    let cluster = short_log().boot().await;
+    cluster.put_many(10).await;
+    purge(&cluster).await;
+    cluster.level().await;
+    let leader = cluster.leader().await;
+    let to = leader % 3 + 1;
+    let birth = async |slot: u64| super::boot::probe(&cluster.store(slot)).await.birth;
+    let envelope = RpcEnvelope {
+        cluster: "test".into(),
+        target: to,
+        target_birth: birth(to).await,
+        from: leader,
+        from_birth: birth(leader).await,
+    };
+    eventually("a follower that says so", async || {
+        let vote = StoredVote { term: status(&cluster.store(leader)).term, node: leader, committed: true };
+        let begin = SendSnapshot::Begin { vote, manifest: Box::new(manifest(&cluster, leader)) };
+        let body = message::request(&begin).unwrap();
+        let sent = cluster.store(to).handle_rpc(RpcKind::Snapshot, envelope.clone(), body).await.unwrap();
+        let reply: SnapshotReply = message::read_reply(&sent).unwrap();
+        matches!(reply, SnapshotReply::Done(held) if held == vote)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_begins_behind_the_snapshot_gets_a_new_one_before_the_node_starts() {
+    let mut cluster = short_log().boot().await;
+    cluster.put_many(10).await;
+    let slot = cluster.leader().await % 3 + 1;
+    cluster.store(slot).snapshot_now(PATIENCE).await.unwrap();
+    cluster.put_many(10).await;
+    cluster.level().await;
+    let first = status(&cluster.store(slot)).snapshot;
+    cluster.stop(slot).await;
+    // As a crash leaves it that came between the tables and the log.
+    let mut log = LogStore::open(&cluster.dir(slot).join("raft"), 0, Arc::new(ManualClock::at(0))).unwrap();
+    let last = log.state().last_log_id.unwrap();
+    log.purge(last).await.unwrap();
+    drop(log);
+    assert!(last.index > first);
+    let store = cluster.open(slot).await.unwrap();
+    assert!(status(&store).snapshot >= last.index, "nobody could be told what is between");
+    cluster.level().await;
 }
