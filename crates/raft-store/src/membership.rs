@@ -115,8 +115,8 @@ async fn step(node: &Node, join: &Join) -> Result<JoinReply, MembershipError> {
     }
 }
 
-/// Gives a learner its vote once it has caught up, in the place of the voter at the same address: that one's
-/// data is gone.
+/// Gives a learner its vote once it has caught up, in the place of whoever was at the same address: their data
+/// is gone.
 async fn promote(
     raft: &Raft<Machine>,
     membership: &LoggedMembership,
@@ -124,23 +124,28 @@ async fn promote(
     member: &Member,
 ) -> Result<JoinReply, MembershipError> {
     let mut voters: BTreeSet<NodeId> = membership.voter_ids().collect();
-    if voters.contains(&id) {
-        return Ok(JoinReply::Member);
+    let gone = formerly(membership, id, &member.internal);
+    let never_voted: BTreeSet<NodeId> = gone.difference(&voters).copied().collect();
+    if !voters.contains(&id) {
+        if !caught_up(raft, id) {
+            return Ok(JoinReply::CatchingUp);
+        }
+        voters.retain(|voter| !gone.contains(voter));
+        voters.insert(id);
+        tracing::info!(id, replaces = ?gone, "a node that joined gets its vote");
+        change(raft, ChangeMembers::ReplaceAllVoters(voters)).await?;
     }
-    if !caught_up(raft, id) {
-        return Ok(JoinReply::CatchingUp);
+    if !never_voted.is_empty() {
+        change(raft, ChangeMembers::RemoveNodes(never_voted)).await?;
     }
-    let gone = membership
-        .nodes()
-        .find(|(other, old)| **other != id && old.internal == member.internal)
-        .map(|(other, _)| *other);
-    if let Some(gone) = gone {
-        voters.remove(&gone);
-    }
-    voters.insert(id);
-    tracing::info!(id, replaces = gone, "a node that joined gets its vote");
-    change(raft, ChangeMembers::ReplaceAllVoters(voters)).await?;
     Ok(JoinReply::Member)
+}
+
+/// The other members at the address of `id`: its former lives. There are several when a node lost its data
+/// again before it had its vote back.
+fn formerly(membership: &LoggedMembership, id: NodeId, address: &str) -> BTreeSet<NodeId> {
+    let others = membership.nodes().filter(|(other, old)| **other != id && old.internal == address);
+    others.map(|(other, _)| *other).collect()
 }
 
 fn caught_up(raft: &Raft<Machine>, id: NodeId) -> bool {
@@ -279,5 +284,23 @@ pub async fn transfer(node: &Arc<Node>, to: NodeId) -> Result<(), MembershipErro
         Ok(Ok(_)) => Ok(()),
         Ok(Err(_)) => Err(MembershipError::Stopped),
         Err(_) => Err(MembershipError::Timeout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Membership;
+
+    #[test]
+    fn every_former_life_at_the_address_goes() {
+        let member = |id, internal: &str| (id, Member { internal: internal.into(), ..Member::default() });
+        // 1005 lost its data before it had a vote, 1010 after.
+        let nodes = [member(1, "a"), member(2, "b"), member(1005, "c"), member(1010, "c"), member(1020, "c")];
+        let nodes: std::collections::BTreeMap<_, _> = nodes.into_iter().collect();
+        let membership = Membership::new(vec![BTreeSet::from([1, 2, 1010])], nodes).unwrap();
+        let membership = LoggedMembership::new(None, membership);
+        assert_eq!(formerly(&membership, 1020, "c"), BTreeSet::from([1005, 1010]));
+        assert_eq!(formerly(&membership, 1, "a"), BTreeSet::new());
     }
 }
