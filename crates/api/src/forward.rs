@@ -68,7 +68,8 @@ impl Forwarder {
         request: &Request,
     ) -> Result<Answer, ForwardError> {
         let body = request.encode();
-        let call = SignedParts { method: "POST", path: FORWARD_PATH, audience: address, body: &body };
+        let call =
+            SignedParts { method: "POST", path: FORWARD_PATH, query: "", audience: address, body: &body };
         let mut builder =
             self.http.post(format!("http://{address}{FORWARD_PATH}")).timeout(timeout(operation));
         for (name, value) in peer::sign(call, &self.secret, self.clock.wall_ms()) {

@@ -121,8 +121,7 @@ async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpReq
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };
-    let header = |name: &'static str| call.head.headers.get(name).and_then(|value| value.to_str().ok());
-    let envelope = match RpcEnvelope::from_headers(header) {
+    let envelope = match RpcEnvelope::from_query(call.head.uri.query().unwrap_or_default()) {
         Ok(envelope) => envelope,
         Err(error) => return refuse(Failure::new(Code::InvalidRequest, error.to_string())),
     };

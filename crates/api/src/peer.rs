@@ -35,7 +35,7 @@ pub fn sign(call: SignedParts<'_>, secret: &Secret, now_ms: Millis) -> [(&'stati
         nonce: &nonce,
         method: call.method,
         path: call.path,
-        query: "",
+        query: call.query,
         idempotency_key: "",
         body: call.body,
     };
@@ -85,18 +85,19 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_good_for_its_receiver_path_and_body_alone() {
+    fn a_call_is_good_for_its_receiver_path_query_and_body_alone() {
         let secret = Secret::new("cluster-secret-0123456789abcdef0123").unwrap();
-        let call = SignedParts { method: "POST", path: "/raft/v1/vote", audience: "h2:1", body: b"x" };
+        let (path, query) = ("/raft/v1/vote", "target=2");
+        let call = SignedParts { method: "POST", path, query, audience: "h2:1", body: b"x" };
         let now = 1_800_000_000_000;
         let credentials = Credentials::from_headers(&List(sign(call, &secret, now).into())).unwrap();
-        let target =
-            Target { audience: "h2:1", method: "POST", path: "/raft/v1/vote", query: "", body: b"x" };
+        let target = Target { audience: "h2:1", method: "POST", path, query, body: b"x" };
         let ok = |target, label, now| check(&credentials, target, label, &secret, now).is_ok();
         assert!(ok(target, Label::Peer, now));
         assert!(ok(target, Label::Peer, now + 3_600_000) && ok(target, Label::Peer, now - 3_600_000));
         assert!(!ok(Target { audience: "h3:1", ..target }, Label::Peer, now));
         assert!(!ok(Target { path: "/raft/v1/append", ..target }, Label::Peer, now));
+        assert!(!ok(Target { query: "target=3", ..target }, Label::Peer, now));
         assert!(!ok(Target { body: b"y", ..target }, Label::Peer, now));
         for label in [Label::Caller, Label::Admin, Label::Executor] {
             assert!(!ok(target, label, now), "{label:?}");

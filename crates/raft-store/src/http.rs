@@ -25,8 +25,10 @@ const REFUSAL_BYTES: usize = 512;
 pub struct SignedParts<'a> {
     /// Always `POST`.
     pub method: &'static str,
-    /// From the first `/`; there is no query.
+    /// From the first `/` up to `?`.
     pub path: &'a str,
+    /// After the `?`; empty when there is none.
+    pub query: &'a str,
     /// Whom the call is for: the internal address that is called.
     pub audience: &'a str,
     /// The body.
@@ -89,12 +91,11 @@ impl HttpTransport {
         deadline: Duration,
     ) -> Result<Bytes, TransportError> {
         let path = kind.path();
-        let url = format!("{}://{}{path}", self.scheme, to.internal);
+        let query = envelope.query();
+        let url = format!("{}://{}{path}?{query}", self.scheme, to.internal);
         let mut request = self.client(kind).post(url).timeout(deadline);
-        for (name, value) in envelope.headers() {
-            request = request.header(name, value);
-        }
-        let parts = SignedParts { method: "POST", path: &path, audience: &to.internal, body: &body };
+        let parts =
+            SignedParts { method: "POST", path: &path, query: &query, audience: &to.internal, body: &body };
         for (name, value) in (self.signer)(parts) {
             request = request.header(name, value);
         }
@@ -153,7 +154,9 @@ mod tests {
         let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
         let note = Arc::clone(&seen);
         let signer: Signer = Arc::new(move |parts| {
-            note.lock().unwrap().push(format!("{} {} {}", parts.method, parts.path, parts.audience));
+            note.lock()
+                .unwrap()
+                .push(format!("{} {}?{} {}", parts.method, parts.path, parts.query, parts.audience));
             vec![("x-signature", "s".into())]
         });
         let transport = HttpTransport::new(signer, false).unwrap();
@@ -167,7 +170,10 @@ mod tests {
         };
         let deadline = Duration::from_millis(300);
         let error = transport.call(&to, RpcKind::Vote, envelope, Bytes::from_static(b"x"), deadline).await;
-        assert_eq!(*seen.lock().unwrap(), [format!("POST /raft/v1/vote {address}")]);
+        assert_eq!(
+            *seen.lock().unwrap(),
+            [format!("POST /raft/v1/vote?cluster=c&target=1&target-birth=b&from=2&from-birth=d {address}")]
+        );
         error.expect_err("nobody answers")
     }
 

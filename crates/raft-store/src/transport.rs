@@ -121,64 +121,51 @@ pub struct RpcEnvelope {
     pub from_birth: String,
 }
 
-/// Header with the caller's cluster.
-pub const CLUSTER_HEADER: &str = "x-orloj-cluster";
-/// Header with the member that is meant.
-pub const TARGET_HEADER: &str = "x-orloj-target";
-/// Header with that member's birth token.
-pub const TARGET_BIRTH_HEADER: &str = "x-orloj-target-birth";
-/// Header with the caller.
-pub const FROM_HEADER: &str = "x-orloj-from";
-/// Header with the caller's birth token.
-pub const FROM_BIRTH_HEADER: &str = "x-orloj-from-birth";
-
-/// A header of a peer call that is missing or malformed.
+/// A query of a peer call that does not name who calls whom.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("header {name} of a peer call is {value:?}: {problem}")]
+#[error("query {query:?} of a peer call: {field} {problem}")]
 pub struct EnvelopeError {
-    /// The header.
-    pub name: &'static str,
-    /// Its value; empty when it is missing.
-    pub value: String,
+    /// The query.
+    pub query: String,
+    /// The field.
+    pub field: &'static str,
     /// What is wrong with it.
     pub problem: &'static str,
 }
 
 impl RpcEnvelope {
-    /// The headers of a call.
-    pub fn headers(&self) -> [(&'static str, String); 5] {
-        [
-            (CLUSTER_HEADER, self.cluster.clone()),
-            (TARGET_HEADER, self.target.to_string()),
-            (TARGET_BIRTH_HEADER, self.target_birth.clone()),
-            (FROM_HEADER, self.from.to_string()),
-            (FROM_BIRTH_HEADER, self.from_birth.clone()),
-        ]
+    /// The query of a call. It is part of what is signed, so that nobody between the members can turn a call
+    /// to another life of a member, or lend it another sender. No value has a character that needs escaping.
+    pub fn query(&self) -> String {
+        let RpcEnvelope { cluster, target, target_birth, from, from_birth } = self;
+        format!(
+            "cluster={cluster}&target={target}&target-birth={target_birth}&from={from}&from-birth={from_birth}"
+        )
     }
 
-    /// Reads the headers of a call; `header` looks one up by its lower-case name.
+    /// Reads the query of a call: the five fields, in their order and nothing else.
     ///
     /// # Errors
-    /// A header that is missing, or an id that is not a number.
-    pub fn from_headers<'a>(
-        header: impl Fn(&'static str) -> Option<&'a str>,
-    ) -> Result<RpcEnvelope, EnvelopeError> {
-        let text = |name| match header(name) {
-            Some(value) => Ok(value.to_owned()),
-            None => Err(EnvelopeError { name, value: String::new(), problem: "it is missing" }),
+    /// A field that is missing or out of place, or an id that is not a number.
+    pub fn from_query(query: &str) -> Result<RpcEnvelope, EnvelopeError> {
+        let wrong = |field, problem| EnvelopeError { query: query.to_owned(), field, problem };
+        let mut pairs = query.split('&').map(|pair| pair.split_once('='));
+        let mut text = |field| match pairs.next().flatten() {
+            Some((name, value)) if name == field => Ok(value.to_owned()),
+            _ => Err(wrong(field, "is not in its place")),
         };
-        let id = |name| {
-            let value = text(name)?;
-            let problem = "expected a node id";
-            value.parse::<NodeId>().map_err(|_| EnvelopeError { name, value, problem })
+        let id = |field, value: String| value.parse().map_err(|_| wrong(field, "must be a node id"));
+        let envelope = RpcEnvelope {
+            cluster: text("cluster")?,
+            target: id("target", text("target")?)?,
+            target_birth: text("target-birth")?,
+            from: id("from", text("from")?)?,
+            from_birth: text("from-birth")?,
         };
-        Ok(RpcEnvelope {
-            cluster: text(CLUSTER_HEADER)?,
-            target: id(TARGET_HEADER)?,
-            target_birth: text(TARGET_BIRTH_HEADER)?,
-            from: id(FROM_HEADER)?,
-            from_birth: text(FROM_BIRTH_HEADER)?,
-        })
+        match pairs.next() {
+            None => Ok(envelope),
+            Some(_) => Err(wrong("from-birth", "must be the last")),
+        }
     }
 }
 
@@ -225,20 +212,22 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_survives_its_headers() {
+    fn an_envelope_survives_its_query() {
         let envelope = RpcEnvelope {
             cluster: "blue".into(),
             target: 7,
             target_birth: "b7".into(),
             from: 0,
-            from_birth: "b0".into(),
+            from_birth: String::new(),
         };
-        let headers = envelope.headers();
-        let find = |name| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
-        assert_eq!(RpcEnvelope::from_headers(find), Ok(envelope));
-        let broken = |name| if name == TARGET_HEADER { Some("seven") } else { find(name) };
-        let error = RpcEnvelope::from_headers(broken).expect_err("the id is not a number");
-        assert_eq!((error.name, error.value.as_str()), (TARGET_HEADER, "seven"));
-        assert!(RpcEnvelope::from_headers(|_| None).is_err());
+        let query = envelope.query();
+        assert_eq!(query, "cluster=blue&target=7&target-birth=b7&from=0&from-birth=");
+        assert_eq!(RpcEnvelope::from_query(&query), Ok(envelope));
+        let field = |query: &str| RpcEnvelope::from_query(query).expect_err("it is malformed").field;
+        assert_eq!(field(""), "cluster");
+        assert_eq!(field("cluster=blue&target=seven&target-birth=&from=0&from-birth="), "target");
+        assert_eq!(field("cluster=blue&target=7&from=0&target-birth=&from-birth="), "target-birth");
+        assert_eq!(field("cluster=blue&target=7&target-birth=&from=0"), "from-birth");
+        assert_eq!(field(&format!("{query}&target=8")), "from-birth");
     }
 }

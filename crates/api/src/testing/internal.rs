@@ -9,7 +9,7 @@ use orloj_wire::sign::{
 use serde_json::{Value, json};
 
 use super::fake::{CLUSTER_SECRET, EXECUTOR_SECRET};
-use super::{Draft, Node, T, Universe};
+use super::{Draft, T, Universe};
 use crate::peer;
 
 const EXECUTORS: &str = "/internal/v1/executors";
@@ -139,22 +139,14 @@ async fn no_internal_route_answers_without_a_signature() {
     }
 }
 
-fn raft(node: &Node, audience: &str, secret: &str, body: &'static [u8]) -> Request<Body> {
-    let call = SignedParts { method: "POST", path: "/raft/v1/vote", audience, body };
-    let mut request = Request::post("/raft/v1/vote");
+const TO_ONE: &str = "cluster=test&target=1&target-birth=b&from=2&from-birth=b";
+
+fn raft(audience: &str, secret: &str, query: &str, body: &'static [u8]) -> Request<Body> {
+    let call = SignedParts { method: "POST", path: "/raft/v1/vote", query, audience, body };
+    let mut request = Request::post(format!("/raft/v1/vote?{query}"));
     for (name, value) in peer::sign(call, &Secret::new(secret).unwrap(), T * 1000) {
         request = request.header(name, value);
     }
-    for (name, value) in [
-        ("x-orloj-cluster", "test"),
-        ("x-orloj-target", "1"),
-        ("x-orloj-target-birth", "b"),
-        ("x-orloj-from", "2"),
-        ("x-orloj-from-birth", "b"),
-    ] {
-        request = request.header(name, value);
-    }
-    assert!(!node.address.is_empty());
     request.body(Body::from(body)).unwrap()
 }
 
@@ -162,15 +154,18 @@ fn raft(node: &Node, audience: &str, secret: &str, body: &'static [u8]) -> Reque
 async fn a_peers_call_is_good_for_the_node_that_it_was_signed_for() {
     let universe = Universe::of(2).await;
     let (one, two) = (&universe.nodes[0], &universe.nodes[1]);
-    let reply = one.send_internal(raft(one, &one.address, CLUSTER_SECRET, b"ballot")).await;
+    let ballot = || raft(&one.address, CLUSTER_SECRET, TO_ONE, b"ballot");
+    let reply = one.send_internal(ballot()).await;
     assert_eq!((reply.status, reply.text.as_str()), (200, "vote to 1: 6"));
-    two.send_internal(raft(one, &one.address, CLUSTER_SECRET, b"ballot")).await.is(401, "invalid_signature");
-    one.send_internal(raft(one, &one.address, EXECUTOR_SECRET, b"")).await.is(401, "invalid_signature");
-    let mut without = raft(one, &one.address, CLUSTER_SECRET, b"ballot");
-    without.headers_mut().remove("x-orloj-from");
+    two.send_internal(ballot()).await.is(401, "invalid_signature");
+    one.send_internal(raft(&one.address, EXECUTOR_SECRET, TO_ONE, b"")).await.is(401, "invalid_signature");
+    let mut turned = ballot();
+    *turned.uri_mut() = format!("/raft/v1/vote?{}", TO_ONE.replace("from=2", "from=3")).parse().unwrap();
+    one.send_internal(turned).await.is(401, "invalid_signature");
+    let without = raft(&one.address, CLUSTER_SECRET, "cluster=test&target=1", b"ballot");
     one.send_internal(without).await.is(400, "invalid_request");
-    let mut misdirected = raft(one, &one.address, CLUSTER_SECRET, b"ballot");
-    misdirected.headers_mut().insert("x-orloj-target", "0".parse().unwrap());
+    let to_zero = TO_ONE.replace("target=1", "target=0");
+    let misdirected = raft(&one.address, CLUSTER_SECRET, &to_zero, b"ballot");
     assert_eq!(one.send_internal(misdirected).await.status, 421);
 }
 
@@ -182,6 +177,7 @@ async fn a_request_that_is_handed_on_is_checked_again() {
         let call = SignedParts {
             method: "POST",
             path: "/internal/v1/forward",
+            query: "",
             audience: &node.address,
             body: &body,
         };
