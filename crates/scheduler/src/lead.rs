@@ -284,6 +284,9 @@ impl<'a> Leader<'a> {
         };
         let mut taken = 0;
         while let Some(applied) = next.take() {
+            if applied.read_again() {
+                return Err(Ended::Restart("a snapshot took the place of the tables"));
+            }
             for event in &applied.events {
                 self.event(event, now)?;
             }
