@@ -19,6 +19,7 @@ mod clocks;
 mod executors;
 mod leases;
 mod plan;
+mod strays;
 mod timers;
 
 #[cfg(test)]

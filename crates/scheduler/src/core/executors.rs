@@ -8,6 +8,7 @@ use orloj_model::id::{ExecutorId, Incarnation};
 use orloj_model::key::ShardKey;
 use orloj_wire::protocol::{CancelReason, Heartbeat, HeartbeatAck, Held as Holding, HeldState};
 
+use super::strays::Strays;
 use super::{Core, HeldPhase, Lease, Now, Step, Tracked};
 use crate::placement::{ExecutorIdx, Fleet};
 
@@ -44,6 +45,8 @@ pub(crate) struct Exec {
     announcing: bool,
     /// Leases, with the slot that each takes in the fleet.
     held: HashMap<ShardKey, ExecutorIdx>,
+    /// What it runs without a lease.
+    pub(super) strays: Strays,
     /// Leases that have not been pushed, oldest first.
     pub(super) outbox: VecDeque<ShardKey>,
     pushing: bool,
@@ -101,6 +104,11 @@ impl Exec {
         self.held.len()
     }
 
+    /// Its place in the fleet.
+    pub(super) fn slot(&self) -> ExecutorIdx {
+        self.fleet
+    }
+
     pub(super) fn hold(&mut self, shard: ShardKey, slot: ExecutorIdx) {
         self.held.insert(shard, slot);
     }
@@ -119,6 +127,12 @@ impl Exec {
             && self.liveness == Liveness::Alive
             && !self.leaving
             && self.closed_until <= now.mono_ms
+            && !self.unreachable()
+    }
+
+    /// Its heartbeats come and pushes to it fail, again and again: what it has not got yet is enough.
+    fn unreachable(&self) -> bool {
+        self.backoff_ms == BACKOFF_LIMIT_MS && (self.pushing || !self.outbox.is_empty())
     }
 
     fn is_there(&self) -> bool {
@@ -150,6 +164,7 @@ impl Core {
             knows_round: false,
             announcing: false,
             held: HashMap::new(),
+            strays: Strays::default(),
             outbox: VecDeque::new(),
             pushing: false,
             stops: BTreeMap::new(),
@@ -171,6 +186,7 @@ impl Core {
         }
         if reborn {
             exec.knows_round = false;
+            exec.strays.clear(fleet, &mut self.fleet);
         }
         exec.row = row;
         exec.fleet = fleet;
@@ -226,6 +242,7 @@ impl Core {
         self.fleet.set_open(fleet, takes_work);
         self.fleet.observe_cpu(fleet, beat.cpu_pct, now.mono_ms);
         ack.stale = self.compare(&id, &beat.holding, knows_round, now);
+        self.observe_strays(&id, &ack.stale);
         ack
     }
 

@@ -443,6 +443,44 @@ fn the_leaders_own_pause_is_not_held_against_the_executors() {
 }
 
 #[test]
+fn a_handler_that_goes_on_without_its_lease_keeps_its_slot() {
+    let mut core = leader(&[("a", 1)]);
+    let stray = holding(Lease { shard: shard(9), attempt: 1, fence: 3 }, Some(1));
+    knows_round(&mut core, "a", std::slice::from_ref(&stray), at(1));
+    knows_round(&mut core, "a", std::slice::from_ref(&stray), at(2));
+    due(&mut core, 1, at(3));
+    core.plan(at(3));
+    assert_eq!(proposals(&mut core), vec![], "it would wait behind it");
+    knows_round(&mut core, "a", &[], at(4));
+    core.plan(at(4));
+    assert_eq!(proposals(&mut core).len(), 1);
+
+    let mut core = leader(&[("a", 1)]);
+    knows_round(&mut core, "a", std::slice::from_ref(&stray), at(1));
+    due(&mut core, 1, at(2));
+    core.plan(at(2));
+    assert_eq!(proposals(&mut core).len(), 1, "one heartbeat may have crossed the end of an attempt");
+}
+
+#[test]
+fn an_executor_that_pushes_do_not_reach_gets_no_more_until_one_does() {
+    let mut core = leader(&[("a", 2)]);
+    due(&mut core, 1, at(0));
+    let push = plan_and_grant(&mut core, 9, at(0)).remove(0);
+    for _ in 0..5 {
+        core.push_failed(&push.0, &push.1, PushFailure::Unknown, at(0));
+    }
+    knows_round(&mut core, "a", &[], at(1));
+    due(&mut core, 2, at(2));
+    core.plan(at(2));
+    assert_eq!(proposals(&mut core), vec![]);
+    core.pushed(&push.0, &push.1, &[RunVerdict::Accepted], None, at(3));
+    core.tend_executors(at(4));
+    core.plan(at(4));
+    assert_eq!(proposals(&mut core).len(), 1);
+}
+
+#[test]
 fn a_new_life_ends_the_attempts_of_the_old_one_at_once() {
     let mut core = leader(&[("a", 2)]);
     let lease = running(&mut core, None);
