@@ -70,7 +70,7 @@ pub async fn receive(
 /// Whether everything that a snapshot stands for has been applied here.
 fn is_applied(raft: &Raft<Machine>, manifest: &Manifest) -> bool {
     let applied = raft.metrics().borrow_watched().last_applied;
-    manifest.meta.last_log_id.clone().map(LogId::from) <= applied
+    manifest.meta.last_log_id.map(LogId::from) <= applied
 }
 
 async fn begin(
