@@ -41,7 +41,7 @@ use crate::wheel::{TimerId, Wheel};
 
 use clocks::Clocks;
 pub(crate) use executors::{Exec, Liveness};
-pub(crate) use leases::{PushFailure, attempt_ref};
+pub(crate) use leases::attempt_ref;
 
 /// The instant of an input, by every clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

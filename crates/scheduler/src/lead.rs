@@ -84,6 +84,8 @@ pub(crate) async fn lead(shared: &Shared, requests: &mut mpsc::Receiver<Request>
         Ok(leader) => leader,
         Err(ended) => return ended,
     };
+    // Whoever asked before this node served asked a loop that has ended; its words may be old.
+    while requests.try_recv().is_ok() {}
     info!(round = leader.round, "serving");
     shared.serving.send_replace(Some(leader.round));
     loop {
@@ -105,6 +107,8 @@ struct Leader<'a> {
     /// Bounded by what the core lets be under way: one push, stop and announcement per executor, and
     /// proposals by their own limit.
     finished: mpsc::UnboundedSender<Done>,
+    /// A majority is being asked whether it still follows.
+    confirming: bool,
     last_turn_ms: u64,
     next_tending: tokio::time::Instant,
 }
@@ -146,6 +150,7 @@ impl<'a> Leader<'a> {
             work: JoinSet::new(),
             done,
             finished,
+            confirming: false,
             last_turn_ms: now.mono_ms,
             next_tending: tokio::time::Instant::now(),
         };

@@ -15,17 +15,6 @@ pub(super) const PUSH_LIMIT: usize = 256;
 /// way when the push was answered.
 const MISSING_LIMIT: u8 = 2;
 
-/// Why a push got no verdicts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PushFailure {
-    /// No answer, or none that makes sense: the attempts may be there.
-    Unknown,
-    /// The executor has seen a later round: this leader is deposed.
-    StaleRound,
-    /// Another executor, or another life, answered.
-    NotTheOne,
-}
-
 /// The lease that a text of the protocol names.
 pub(super) fn lease_of(attempt: &AttemptRef) -> Option<Lease> {
     let task = attempt.task_id.parse().ok()?;
@@ -231,14 +220,8 @@ impl Core {
         self.send(now);
     }
 
-    /// A push came to nothing that is known. `false` when the leader is deposed and must stop.
-    pub(crate) fn push_failed(
-        &mut self,
-        id: &ExecutorId,
-        leases: &[Lease],
-        failure: PushFailure,
-        now: Now,
-    ) -> bool {
+    /// A push came to nothing that is known: it is repeated later.
+    pub(crate) fn push_failed(&mut self, id: &ExecutorId, leases: &[Lease], now: Now) {
         self.push_answered(id, false, now);
         for lease in leases.iter().rev() {
             if let Some(held) = self.held(lease.shard, lease.fence) {
@@ -248,7 +231,6 @@ impl Core {
                 }
             }
         }
-        failure != PushFailure::StaleRound
     }
 
     /// The executor was asked to stop attempts and says which of them it holds. One that it does not hold,

@@ -359,7 +359,7 @@ fn a_new_life_is_not_pushed_what_the_old_one_was_granted() {
     core.executor_row(row("a", 2, 1), at(1));
     let commands = proposals(&mut core);
     assert!(matches!(&commands[..], [Command::Lose { fence: 9, .. }]), "{commands:?}");
-    core.push_failed(&executor, &leases, PushFailure::NotTheOne, at(2));
+    core.push_failed(&executor, &leases, at(2));
     core.send(at(5_000));
     assert_eq!(pushes(&mut core), vec![]);
 }
@@ -379,9 +379,6 @@ fn a_later_round_ends_the_leader() {
     core.plan(at(0));
     let command = proposals(&mut core).remove(0);
     assert!(!core.applied(&command, &Reply::Refused(Refusal::StaleRound { current: 8 }), at(1)));
-    let lease = Lease { shard: shard(1), attempt: 1, fence: 9 };
-    assert!(!core.push_failed(&id("a"), &[lease], PushFailure::StaleRound, at(1)));
-    assert!(core.push_failed(&id("a"), &[lease], PushFailure::Unknown, at(1)));
 }
 
 #[test]
@@ -389,7 +386,7 @@ fn a_push_without_an_answer_is_repeated_to_the_same_executor_under_the_same_fenc
     let mut core = leader(&[("a", 1), ("b", 1)]);
     due(&mut core, 1, at(0));
     let first = plan_and_grant(&mut core, 9, at(0));
-    core.push_failed(&first[0].0, &first[0].1, PushFailure::Unknown, at(0));
+    core.push_failed(&first[0].0, &first[0].1, at(0));
     core.send(at(1));
     assert_eq!(pushes(&mut core), vec![], "not before the backoff is over");
     core.send(at(200));
@@ -468,7 +465,7 @@ fn an_executor_that_pushes_do_not_reach_gets_no_more_until_one_does() {
     due(&mut core, 1, at(0));
     let push = plan_and_grant(&mut core, 9, at(0)).remove(0);
     for _ in 0..5 {
-        core.push_failed(&push.0, &push.1, PushFailure::Unknown, at(0));
+        core.push_failed(&push.0, &push.1, at(0));
     }
     knows_round(&mut core, "a", &[], at(1));
     due(&mut core, 2, at(2));
@@ -615,7 +612,7 @@ fn a_cancelled_attempt_that_never_reached_its_executor_is_taken_back() {
     core.take_steps();
     core.stop_answer(&executor, CancelReason::Cancelled, &leases, &[false], at(2));
     assert_eq!(proposals(&mut core), vec![], "its push is still under way");
-    core.push_failed(&executor, &leases, PushFailure::Unknown, at(3));
+    core.push_failed(&executor, &leases, at(3));
     core.stop_answer(&executor, CancelReason::Cancelled, &leases, &[false], at(4));
     let commands = proposals(&mut core);
     assert!(matches!(&commands[..], [Command::Requeue { fence: 9, .. }]), "{commands:?}");
@@ -637,7 +634,7 @@ fn a_cancelled_attempt_is_not_pushed_and_an_overtaken_answer_ends_nothing() {
     let mut core = leader(&[("a", 1)]);
     due(&mut core, 1, at(0));
     let (executor, leases) = plan_and_grant(&mut core, 9, at(0)).remove(0);
-    core.push_failed(&executor, &leases, PushFailure::Unknown, at(1));
+    core.push_failed(&executor, &leases, at(1));
     core.event(&Event::CancelRequested { shard: shard(1), executor, fence: 9 }, at(2));
     core.send(at(1_000));
     let steps = core.take_steps();

@@ -3,15 +3,15 @@
 use orloj_model::executor::Registration;
 use orloj_model::id::{ExecutorId, Millis};
 use orloj_model::{Command, Refusal, Reply};
-use orloj_raft_store::{Applied, ProposeError};
+use orloj_raft_store::{Applied, ProposeError, ReadError};
 use orloj_wire::protocol::{
     AnnounceRound, Cancel, CancelAck, CancelReason, Held, Holdings, Registered, Run, RunAck,
 };
 use tokio::sync::oneshot;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{Ended, Leader, lost_or_again, rows};
-use crate::core::{Lease, PushFailure, Step, attempt_ref};
+use crate::core::{Lease, Step, attempt_ref};
 use crate::error::LeaderError;
 use crate::link::{self, LinkError, Target};
 
@@ -21,6 +21,8 @@ pub(super) enum Done {
     Pushed(ExecutorId, Vec<Lease>, Result<RunAck, LinkError>),
     Stopped(ExecutorId, CancelReason, Vec<Lease>, Result<CancelAck, LinkError>),
     Announced(ExecutorId, Result<Holdings, LinkError>),
+    /// Whether a majority still follows this leader, after an executor spoke of a later round.
+    Confirmed(ExecutorId, Result<u64, ReadError>),
     Registered(
         ExecutorId,
         Vec<Held>,
@@ -121,6 +123,16 @@ impl Leader<'_> {
         });
     }
 
+    /// An executor has seen a later round: this leader may be deposed. It asks a majority, and not the executor:
+    /// one that served another cluster before must not depose a leader again and again.
+    fn confirm(&mut self, executor: ExecutorId) {
+        if std::mem::replace(&mut self.confirming, true) {
+            return;
+        }
+        let store = self.shared.store.clone();
+        self.spawn(async move { Done::Confirmed(executor, store.barrier().await) });
+    }
+
     pub(super) fn register(
         &mut self,
         registration: Registration,
@@ -157,11 +169,11 @@ impl Leader<'_> {
                 self.core.pushed(&executor, &leases, &ack.verdicts, ack.refusal.as_deref(), now);
             }
             Done::Pushed(executor, leases, result) => {
-                let failure = push_failure(&result);
-                debug!(%executor, ?failure, "push failed");
+                debug!(%executor, error = ?result.as_ref().err(), "push failed");
                 self.shared.metrics.push_failures.inc();
-                if !self.core.push_failed(&executor, &leases, failure, now) {
-                    return Err(Ended::Lost);
+                self.core.push_failed(&executor, &leases, now);
+                if is_stale_round(&result) {
+                    self.confirm(executor);
                 }
             }
             Done::Stopped(executor, reason, leases, Ok(ack)) => {
@@ -169,11 +181,17 @@ impl Leader<'_> {
             }
             Done::Stopped(executor, _, _, Err(_)) => self.core.stop_failed(&executor, now),
             Done::Announced(executor, result) => {
-                if matches!(&result, Err(LinkError::Refused { code, .. }) if code == "stale_round") {
-                    return Err(Ended::Lost);
-                }
+                let later = is_stale_round(&result);
                 let holdings = result.ok().map(|holdings| (holdings.incarnation, holdings.holding));
                 self.core.announced(&executor, holdings, now);
+                if later {
+                    self.confirm(executor);
+                }
+            }
+            Done::Confirmed(_, Err(_)) => return Err(Ended::Lost),
+            Done::Confirmed(executor, Ok(_)) => {
+                self.confirming = false;
+                warn!(%executor, round = self.round, "the executor has seen a later round than there is");
             }
             Done::Registered(id, holding, result, respond) => {
                 let answer = self.answer_registration(&id, &holding, result)?;
@@ -227,10 +245,7 @@ impl Leader<'_> {
     }
 }
 
-fn push_failure(result: &Result<RunAck, LinkError>) -> PushFailure {
-    match result {
-        Err(LinkError::Refused { code, .. }) if code == "stale_round" => PushFailure::StaleRound,
-        Err(LinkError::Refused { status: 409, .. }) => PushFailure::NotTheOne,
-        _ => PushFailure::Unknown,
-    }
+/// Whether an executor refused a call because it has seen a later round.
+fn is_stale_round<A>(result: &Result<A, LinkError>) -> bool {
+    matches!(result, Err(LinkError::Refused { code, .. }) if code == "stale_round")
 }
