@@ -6,7 +6,7 @@ use orloj_model::command::{Report, ShardRef};
 use orloj_model::executor::{ExecutorState, Registration};
 use orloj_model::id::{ExecutorId, Round, check_name};
 use orloj_model::query;
-use orloj_model::task::{Outcome, Progress};
+use orloj_model::task::{CHECKPOINT_LIMIT, MESSAGE_LIMIT, Outcome, Progress};
 use orloj_model::{Command, Refusal, Reply};
 use orloj_raft_store::Store;
 use orloj_wire::protocol::{
@@ -341,8 +341,28 @@ fn report_command(executor: &ExecutorId, report: protocol::Report) -> Result<Com
     })))
 }
 
+/// A save that is not taken tells its executor that the lease is over, so one that breaks a limit must not get
+/// as far as that.
+fn check_save(save: &protocol::Save) -> Result<(), LeaderError> {
+    let checkpoint = save.checkpoint.as_ref().map_or(0, Vec::len);
+    let note = save.note.as_ref().map_or(0, String::len);
+    let bounds = [
+        ("percent", save.percent.map_or(0, usize::from), 100),
+        ("note", note, MESSAGE_LIMIT),
+        ("checkpoint", checkpoint, CHECKPOINT_LIMIT),
+    ];
+    match bounds.into_iter().find(|(_, value, limit)| value > limit) {
+        None => Ok(()),
+        Some((field, value, limit)) => {
+            let unit = if field == "percent" { "" } else { " bytes" };
+            Err(LeaderError::Invalid { field, problem: format!("{value}{unit}: at most {limit}{unit}") })
+        }
+    }
+}
+
 fn save_command(save: protocol::Save) -> Result<Command, LeaderError> {
     let shard = shard_ref(&save.attempt)?;
+    check_save(&save)?;
     let progress = save.percent.map(|percent| Progress { percent, note: save.note.unwrap_or_default() });
     Ok(Command::Save { shard, fence: save.attempt.fence, progress, checkpoint: save.checkpoint })
 }
@@ -355,5 +375,34 @@ pub(crate) fn state_name(state: ExecutorState, suspect: bool) -> &'static str {
         ExecutorState::Draining => "draining",
         ExecutorState::Offline => "offline",
         ExecutorState::Left => "left",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_save_beyond_a_limit_is_refused_by_name_and_not_as_one_without_a_lease() {
+        let save = |percent, note: usize, checkpoint| protocol::Save {
+            attempt: protocol::AttemptRef {
+                task_id: orloj_model::id::TaskId([7; 16]).to_string(),
+                shard_index: 0,
+                attempt: 1,
+                fence: 9,
+            },
+            percent: Some(percent),
+            note: Some("n".repeat(note)),
+            checkpoint: Some(vec![0; checkpoint]),
+        };
+        assert!(save_command(save(100, MESSAGE_LIMIT, CHECKPOINT_LIMIT)).is_ok());
+        for (bad, named) in [
+            (save(101, 0, 0), "percent"),
+            (save(0, MESSAGE_LIMIT + 1, 0), "note"),
+            (save(0, 0, CHECKPOINT_LIMIT + 1), "checkpoint"),
+        ] {
+            let refused = save_command(bad);
+            assert!(matches!(refused, Err(LeaderError::Invalid { field, .. }) if field == named));
+        }
     }
 }
