@@ -209,6 +209,21 @@ impl Node {
         self.raft.get()
     }
 
+    /// Whether this node leads and has not heard a majority for longer than an election takes: what it
+    /// proposed now would not be committed by it.
+    pub fn has_lost_its_majority(&self) -> bool {
+        use openraft::async_runtime::WatchReceiver as _;
+        let Some(raft) = self.raft() else { return true };
+        if self.membership().voter_ids().count() < 2 {
+            return false;
+        }
+        let metrics = raft.metrics();
+        let heard = metrics.borrow_watched().last_quorum_acked;
+        let patience =
+            Duration::from_millis(self.options.timing.election_max_ms + self.options.timing.heartbeat_ms);
+        heard.is_some_and(|heard| openraft::Instant::elapsed(&*heard) > patience)
+    }
+
     /// The membership in force, as the last one in this node's log; empty before there is one.
     pub fn membership(&self) -> LoggedMembership {
         use openraft::async_runtime::WatchReceiver as _;

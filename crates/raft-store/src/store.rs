@@ -107,6 +107,10 @@ impl Store {
         if self.node.disk.is_low() {
             return Err(ProposeError::DiskLow);
         }
+        // Entries that wait for a majority in vain would hold up the queue: said at once instead.
+        if self.node.has_lost_its_majority() {
+            return Err(ProposeError::NoLeader);
+        }
         match self.node.proposer.propose(round, commands).await {
             // On its way out of the lead: whoever follows a hint to itself would go in circles.
             Err(ProposeError::NotLeader { leader }) if self.node.identity().id == Some(leader) => {

@@ -12,8 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use crate::config::SnapshotOptions;
 use crate::log::LogMonitor;
 use crate::machine::{Machine, blocking};
+use crate::membership;
 use crate::node::Node;
-use crate::status::{Checkpoint, Leadership};
+use crate::status::{Checkpoint, Leadership, NodeState, NodeStatus};
 use crate::transport::RpcKind;
 use crate::types::{Member, Raft, TypeConfig};
 
@@ -31,6 +32,29 @@ pub async fn watch_disk(node: Arc<Node>) {
         if let Err(fault) = blocking(move || disk.check()).await {
             node.faults.raise(fault);
             return;
+        }
+        if node.disk.is_low() && node.leadership.borrow().leading {
+            hand_over(&node).await;
+        }
+    }
+}
+
+/// A leader whose disk is nearly full refuses everything. It hands the lead to a voter that has room, if there
+/// is one; the next look at the disk tries again.
+async fn hand_over(node: &Arc<Node>) {
+    let own = node.identity().id;
+    let membership = node.membership();
+    let link = node.link.under(own.unwrap_or(0));
+    for id in membership.voter_ids().filter(|id| Some(*id) != own) {
+        let Some(member) = membership.get_node(&id) else { continue };
+        let status: Result<NodeStatus, _> =
+            link.call((id, member), RpcKind::Status, &(), CALL_DEADLINE).await;
+        if status.is_ok_and(|status| status.state == NodeState::Ok) {
+            tracing::warn!(to = id, "the disk is nearly full: the lead is handed over");
+            match membership::transfer(node, id).await {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, to = id, "the lead was not handed over"),
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::status::NodeState;
 const TOTAL: u64 = 1 << 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_with_a_full_disk_proposes_nothing_until_there_is_space() {
+async fn a_leader_with_a_full_disk_hands_over_or_proposes_nothing_until_there_is_space() {
     let mut cluster = Cluster::new();
     let mut levels = BTreeMap::new();
     for slot in 1..=3 {
@@ -17,15 +17,23 @@ async fn a_leader_with_a_full_disk_proposes_nothing_until_there_is_space() {
         let probe: Probe = Arc::new(move |_| Ok(Space { free: seen.load(Ordering::Relaxed), total: TOTAL }));
         cluster.open_on(slot, probe).await.unwrap();
     }
+    let first = cluster.leader().await;
+    levels[&first].store(1 << 30, Ordering::Relaxed);
+    eventually("another leader", async || cluster.leader().await != first).await;
+    let kept = cluster.put().await;
+    // No member has room: nobody to hand over to.
+    levels.values().for_each(|free| free.store(1 << 30, Ordering::Relaxed));
+    for slot in 1..=3 {
+        let store = cluster.store(slot);
+        eventually("a low disk", async || status(&store).state == NodeState::DiskLow).await;
+    }
     let leader = cluster.leader().await;
     let store = cluster.store(leader);
-    let kept = cluster.put().await;
-    levels[&leader].store(1 << 30, Ordering::Relaxed);
     eventually("a low disk", async || status(&store).state == NodeState::DiskLow).await;
     assert_eq!(status(&store).disk_free, 1 << 30);
     let (refused, command) = cluster.submit();
     assert_eq!(store.propose(command.clone()).await, Err(ProposeError::DiskLow));
-    levels[&leader].store(TOTAL / 2, Ordering::Relaxed);
+    levels.values().for_each(|free| free.store(TOTAL / 2, Ordering::Relaxed));
     eventually("space again", async || status(&store).state == NodeState::Ok).await;
     assert!(has(&store, kept) && !has(&store, refused));
     cluster.put().await;

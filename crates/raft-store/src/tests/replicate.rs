@@ -178,6 +178,22 @@ async fn a_leader_without_a_majority_answers_within_its_deadline() {
         cluster.stop(slot).await;
     }
     let (_, command) = cluster.submit();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let (store, (_, command)) = (store.clone(), cluster.submit());
+            tokio::spawn(async move { store.propose(command).await })
+        })
+        .collect();
     let answered = tokio::time::timeout(Duration::from_secs(30), store.propose(command)).await;
     assert!(matches!(answered, Ok(Err(_))), "{answered:?}");
+    // What is on its way holds up nobody: a majority that is not heard is said at once.
+    eventually("an answer at once", async || {
+        let (_, command) = cluster.submit();
+        let answer = tokio::time::timeout(Duration::from_millis(500), store.propose(command)).await;
+        answer == Ok(Err(ProposeError::NoLeader))
+    })
+    .await;
+    for waiting in waiting {
+        assert!(waiting.await.unwrap().is_err());
+    }
 }
