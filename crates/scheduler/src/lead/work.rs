@@ -3,7 +3,7 @@
 use orloj_model::executor::Registration;
 use orloj_model::id::{ExecutorId, Millis};
 use orloj_model::{Command, Refusal, Reply};
-use orloj_raft_store::{Applied, ProposeError, ReadError};
+use orloj_raft_store::{Applied, Fault, ProposeError, ReadError};
 use orloj_wire::protocol::{
     AnnounceRound, Cancel, CancelAck, CancelReason, Held, Holdings, Registered, Run, RunAck,
 };
@@ -17,6 +17,8 @@ use crate::link::{self, LinkError, Target};
 
 /// Something that was started has ended.
 pub(super) enum Done {
+    /// Rows could not be read: the storage has failed.
+    Broken(Fault),
     Proposed(Vec<Command>, Result<Vec<Applied>, ProposeError>),
     Pushed(ExecutorId, Vec<Lease>, Result<RunAck, LinkError>),
     Stopped(ExecutorId, CancelReason, Vec<Lease>, Result<CancelAck, LinkError>),
@@ -81,10 +83,7 @@ impl Leader<'_> {
                     }
                     // Over since: its end is on its way to the loop.
                     Ok(None) => {}
-                    Err(fault) => {
-                        let error = LinkError::Malformed(fault.to_string());
-                        return Done::Pushed(executor, leases, Err(error));
-                    }
+                    Err(fault) => return Done::Broken(fault),
                 }
             }
             drop(view);
@@ -193,6 +192,7 @@ impl Leader<'_> {
                 self.confirming = false;
                 warn!(%executor, round = self.round, "the executor has seen a later round than there is");
             }
+            Done::Broken(fault) => return Err(fault.into()),
             Done::Registered(id, holding, result, respond) => {
                 let answer = self.answer_registration(&id, &holding, result)?;
                 // An executor that has gone asks again.
