@@ -153,14 +153,12 @@ pub struct Pool<K> {
     rate: Rate,
     limit: usize,
     buckets: HashMap<K, Bucket>,
-    /// Shared by all keys for which there was no place.
-    rest: Option<Bucket>,
 }
 
 impl<K: Hash + Eq> Pool<K> {
     /// Buckets of this rate for at most `limit` keys.
     pub fn new(rate: Rate, limit: usize) -> Self {
-        Pool { rate, limit, buckets: HashMap::new(), rest: None }
+        Pool { rate, limit, buckets: HashMap::new() }
     }
 
     /// Whether there is a token for `key`; none is taken.
@@ -175,7 +173,8 @@ impl<K: Hash + Eq> Pool<K> {
         }
     }
 
-    /// Takes a token from `key`, if there is one.
+    /// Takes a token from `key`, if there is one. A key for which there is no place is not counted: the
+    /// innocent among them must not pay for those that fill the pool.
     pub fn take(&mut self, key: K, now: Duration) {
         let rate = self.rate;
         if self.buckets.len() >= self.limit && !self.buckets.contains_key(&key) {
@@ -185,10 +184,10 @@ impl<K: Hash + Eq> Pool<K> {
                 bucket.tokens < f64::from(rate.burst)
             });
         }
-        let bucket = match self.buckets.len() < self.limit || self.buckets.contains_key(&key) {
-            true => self.buckets.entry(key).or_insert_with(|| Bucket::full(rate, now)),
-            false => self.rest.get_or_insert_with(|| Bucket::full(rate, now)),
-        };
+        if self.buckets.len() >= self.limit && !self.buckets.contains_key(&key) {
+            return;
+        }
+        let bucket = self.buckets.entry(key).or_insert_with(|| Bucket::full(rate, now));
         bucket.refill(rate, now);
         bucket.tokens = (bucket.tokens - 1.0).max(0.0);
     }

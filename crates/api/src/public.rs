@@ -6,9 +6,10 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::State;
 use axum::http::Request as HttpRequest;
 use axum::response::Response;
@@ -117,6 +118,16 @@ impl Public {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A body of a request that is not checked yet. Whoever sends slowly holds a place, so those without a
+    /// body need none, and nobody waits for one longer than a body may take to arrive.
+    async fn read_body(&self, body: Body, patience: Duration) -> Result<Bytes, Failure> {
+        let place = tokio::time::timeout(patience, self.bodies.acquire()).await;
+        let busy = |_| Failure::new(Code::Overloaded, "too many request bodies are being read");
+        let _place =
+            place.map_err(busy)?.map_err(|_| Failure::new(Code::NotReady, "this replica is stopping"))?;
+        http::read_body(body, BODY_LIMIT, http::BODY_TIMEOUT).await
+    }
+
     /// The form of a request, and its body.
     async fn take_in(&self, request: HttpRequest<Body>, request_id: &str) -> Result<Request, Failure> {
         let (head, body) = request.into_parts();
@@ -124,10 +135,9 @@ impl Public {
         let query = head.uri.query().unwrap_or_default();
         route::parameters(query)?;
         http::check_length(&head.headers, BODY_LIMIT)?;
-        let body = {
-            let place = self.bodies.acquire().await;
-            let _place = place.map_err(|_| Failure::new(Code::NotReady, "this replica is stopping"))?;
-            http::read_body(body, BODY_LIMIT, http::BODY_TIMEOUT).await?
+        let body = match body.is_end_stream() {
+            true => Bytes::new(),
+            false => self.read_body(body, http::BODY_TIMEOUT).await?,
         };
         http::check_type(&head.headers, &body)?;
         if !body.is_empty() && head.method == "GET" {

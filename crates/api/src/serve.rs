@@ -62,11 +62,13 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: 
     let graceful = GracefulShutdown::new();
     let builder = builder(bounds);
     loop {
-        let Ok(place) = Arc::clone(&connections).acquire_owned().await else { break };
-        let accepted = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
+        let next = async {
+            // Nobody closes the semaphore, so a place always comes.
+            let place = Arc::clone(&connections).acquire_owned().await.expect("the semaphore stays open");
+            (place, listener.accept().await)
         };
+        // Also while every place is taken: a full listener must end as well.
+        let Some((place, accepted)) = stop.run_until_cancelled(next).await else { break };
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -76,10 +78,11 @@ pub async fn serve(listener: TcpListener, router: Router, bounds: Bounds, stop: 
             }
         };
         let watcher = graceful.watcher();
-        let (router, builder) = (router.clone(), builder.clone());
+        let (router, builder, stop) = (router.clone(), builder.clone(), stop.clone());
         tokio::spawn(async move {
             let _place = place;
-            if !speaks(&stream, bounds.header_read).await {
+            // One that has said nothing yet has nothing to be finished when the listener ends.
+            if stop.run_until_cancelled(speaks(&stream, bounds.header_read)).await != Some(true) {
                 return;
             }
             let service = TowerToHyperService::new(router.layer(Extension(Remote(remote))));
@@ -152,6 +155,10 @@ mod tests {
     }
 
     async fn listen() -> Served {
+        listen_within(TIGHT).await
+    }
+
+    async fn listen_within(bounds: Bounds) -> Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (entered, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -162,7 +169,7 @@ mod tests {
             "done"
         });
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(listener, Router::new().route("/", route), TIGHT, stop.clone()));
+        let serving = tokio::spawn(serve(listener, Router::new().route("/", route), bounds, stop.clone()));
         Served { address, entered, go, stop, serving }
     }
 
@@ -202,6 +209,17 @@ mod tests {
         let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "x".repeat(17 * 1024));
         let answer = read(send(address, head.as_bytes()).await).await;
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_is_full_of_silent_connections_ends() {
+        let day = Duration::from_secs(86_400);
+        let bounds = Bounds { connections: 1, header_read: day, grace: day, ..TIGHT };
+        let Served { address, stop, serving, .. } = listen_within(bounds).await;
+        let _silent = send(address, b"").await;
+        let _waits_for_a_place = send(address, b"").await;
+        stop.cancel();
+        tokio::time::timeout(Duration::from_secs(10), serving).await.expect("it ends").unwrap();
     }
 
     #[tokio::test]

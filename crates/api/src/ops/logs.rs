@@ -49,6 +49,11 @@ impl Call<'_> {
             source: LogSource::None,
         };
         if let Some(attempt) = attempt {
+            let gate = &self.shared.gate;
+            let _waiting = match wait_ms {
+                0 => None,
+                _ => Some(gate.begin_wait(&self.request.credentials.access_key, self.key)?),
+            };
             let query = LogRequest {
                 executor_id: attempt.executor.to_string(),
                 attempt: AttemptRef {

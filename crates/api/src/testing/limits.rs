@@ -136,6 +136,53 @@ async fn long_polls_are_bounded_by_key() {
 }
 
 #[tokio::test]
+async fn a_log_that_is_waited_for_counts_as_a_long_poll() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader().clone();
+    let task = node.call(&Draft::submit(json!({"handler": "echo"})).by_b()).await.task_id();
+    universe.grant(&task, 1);
+    *node.leader.log.lock().unwrap() = Some(Vec::new());
+    let path = format!("/openapi/v1/tasks/{task}");
+    let polls: Vec<_> = (0..10)
+        .map(|_| {
+            let (node, draft) =
+                (node.clone(), Draft::get(&path).query("after_version=2&wait_ms=30000").by_b());
+            tokio::spawn(async move { node.call(&draft).await })
+        })
+        .collect();
+    let metrics = || Draft::get("/metrics").unsigned().body(Body::empty()).unwrap();
+    super::eventually("ten polls wait", async || {
+        node.send(metrics()).await.text.contains("orloj_api_waiting_polls 10\n")
+    })
+    .await;
+    let log = |query: &str| Draft::get(&format!("{path}/logs")).query(query).by_b();
+    node.call(&log("wait_ms=1000")).await.is(429, "too_many_waiters");
+    assert_eq!(node.call(&log("")).await.status, 200, "without a wait it is no long poll");
+    polls.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn slow_bodies_keep_nobody_from_asking() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader().clone();
+    let slow: Vec<_> = (0..256)
+        .map(|_| {
+            let mut request = Draft::submit(json!({"handler": "echo"})).signed();
+            *request.body_mut() =
+                Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+            let node = node.clone();
+            tokio::spawn(async move { node.send(request).await })
+        })
+        .collect();
+    // On one thread every one of them runs up to its body before this goes on.
+    tokio::task::yield_now().await;
+    let get = Draft::get("/openapi/v1/tasks");
+    let answer = tokio::time::timeout(std::time::Duration::from_secs(5), node.call(&get)).await;
+    assert_eq!(answer.expect("a request without a body waits for no place").status, 200);
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
 async fn what_the_store_cannot_do_is_said_in_a_stable_code() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
