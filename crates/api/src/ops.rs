@@ -7,9 +7,11 @@ mod submit;
 mod tasks;
 
 pub(crate) use cluster::role as role_name;
-use orloj_model::command::Claim;
+use orloj_model::Reply;
+use orloj_model::command::{Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
 use orloj_model::query::TaskView;
+use orloj_raft_store::{Applied, ProposeError};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::sign::NONCE_KEEP_S;
 use serde::de::DeserializeOwned;
@@ -36,6 +38,9 @@ pub(crate) async fn run(
     request: &Request,
 ) -> Result<Answer, Failure> {
     let call = Call { shared, key, request };
+    if operation.spends_first() {
+        call.spend().await?;
+    }
     match operation {
         Operation::Submit => call.submit().await,
         Operation::ListTasks => call.list_tasks().await,
@@ -68,6 +73,19 @@ impl Call<'_> {
         let credentials = &self.request.credentials;
         let expires_at = (credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
         Claim { nonce: credentials.nonce_hash(), expires_at }
+    }
+
+    /// Spends the request's nonce in the log by itself, for a change that is not one command. Whoever loses
+    /// the answer signs anew; these calls can be repeated.
+    async fn spend(&self) -> Result<(), Failure> {
+        match self.shared.backend.propose(Command::Spend { claim: self.claim() }).await {
+            Ok(Applied { reply: Reply::Done, .. }) => Ok(()),
+            Ok(Applied { reply: Reply::Refused(refusal), .. }) => Err(refusal.into()),
+            Ok(Applied { reply, .. }) => Err(unexpected(&reply)),
+            // A full disk must not keep an administrator from moving the work elsewhere.
+            Err(ProposeError::DiskLow) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The body as `T`.
@@ -111,6 +129,6 @@ fn task_id(text: &str) -> Result<TaskId, Failure> {
 }
 
 /// A reply that the command cannot have.
-fn unexpected(reply: &orloj_model::Reply) -> Failure {
+fn unexpected(reply: &Reply) -> Failure {
     Failure::internal("a command answered what it cannot", &format_args!("{reply:?}"))
 }

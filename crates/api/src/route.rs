@@ -90,6 +90,11 @@ impl Operation {
         )
     }
 
+    /// Whether its nonce is spent in the log before it is made, since it makes no command that carries one.
+    pub fn spends_first(&self) -> bool {
+        self.access() == Access::Admin
+    }
+
     /// Whether any replica answers it by itself, also without a leader.
     pub fn is_local(&self) -> bool {
         matches!(self, Operation::ShowCluster)

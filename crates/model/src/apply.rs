@@ -93,6 +93,7 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::ExecutorGone { executor, incarnation } => executor::gone(cx, executor, *incarnation),
         Command::Drain { executor, on } => executor::drain(cx, executor, *on),
         Command::ExecutorLeft { executor, incarnation } => executor::left(cx, executor, *incarnation),
+        Command::Spend { claim } => Ok(submit::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
     }
 }
 
@@ -113,7 +114,8 @@ fn of_the_round(command: &Command) -> bool {
         | Command::Report(_)
         | Command::Cancel { .. }
         | Command::Save { .. }
-        | Command::Drain { .. } => false,
+        | Command::Drain { .. }
+        | Command::Spend { .. } => false,
     }
 }
 

@@ -222,6 +222,12 @@ pub enum Command {
         /// The life that leaves.
         incarnation: Incarnation,
     },
+    /// An administrator's request is let in: its nonce is spent before what it asks for is done, since a
+    /// change of the members is no command of its own.
+    Spend {
+        /// The signed request's nonce.
+        claim: Claim,
+    },
 }
 
 /// What a command answers to its proposer.

@@ -51,6 +51,23 @@ async fn a_nonce_is_spent_on_every_node_and_under_every_leader() {
 }
 
 #[tokio::test]
+async fn an_administrators_request_has_no_effect_under_the_next_leader_again() {
+    let universe = Universe::of(3).await;
+    let drain = |on| Draft::post("/openapi/v1/executors/e1/drain", json!({ "on": on })).by_admin();
+    let members = || Draft::post("/openapi/v1/cluster/members/3/remove", json!({})).by_admin();
+    let (captured, removed) = (drain(true), members());
+    assert_eq!(universe.nodes[1].call(&captured).await.status, 200);
+    assert_eq!(universe.nodes[1].call(&removed).await.status, 200);
+    assert_eq!(universe.nodes[1].call(&drain(false)).await.status, 200);
+    universe.elect(Some(2));
+    for replayed in [&captured, &removed] {
+        universe.nodes[1].call(replayed).await.is(401, "nonce_replayed");
+    }
+    let list = universe.nodes[1].call(&Draft::get("/openapi/v1/executors").by_admin()).await;
+    assert_eq!(list.body["executors"][0]["state"], "online", "{}", list.text);
+}
+
+#[tokio::test]
 async fn without_a_leader_the_answer_comes_within_a_second() {
     let universe = Universe::of(3).await;
     universe.elect(None);
