@@ -125,7 +125,8 @@ impl Client {
             };
             self.inner.prefer_next(place);
             let delay = retry::delay(options.backoff, tries, rand::random(), asked);
-            if Instant::now() + delay >= deadline {
+            // Compared as durations: what a server asks for may be longer than any instant can hold.
+            if delay >= deadline.saturating_duration_since(Instant::now()) {
                 return Err(failed.error);
             }
             tokio::time::sleep(delay).await;
@@ -221,7 +222,8 @@ fn base_url(text: &str) -> Result<Url, Error> {
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(error("is not http:// or https://"));
     }
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+    let with_user = !url.username().is_empty() || url.password().is_some();
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || with_user {
         return Err(error("has more than scheme, host and port"));
     }
     Ok(url)
@@ -242,6 +244,7 @@ mod tests {
             "http://h/p",
             "http://h/?q",
             "http://u@h",
+            "http://:p@h",
             "http://h/#f",
             "",
         ] {

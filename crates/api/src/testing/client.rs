@@ -68,6 +68,25 @@ async fn a_dead_replica_is_passed_over() {
 }
 
 #[tokio::test]
+async fn a_wait_that_no_clock_can_hold_ends_the_tries() {
+    let busy = || async {
+        let problem = orloj_wire::problem::Problem::new(Code::Overloaded, "busy");
+        (
+            axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            [("retry-after", u64::MAX.to_string())],
+            axum::Json(problem),
+        )
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = axum::Router::new().fallback(axum::routing::any(busy));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let client = Client::new([url], Credentials::new("ak_A", SECRET_A).unwrap(), Options::default()).unwrap();
+    let error = client.get("tsk_AAECAwQFBgcICQoLDA0ODw").await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::Overloaded));
+}
+
+#[tokio::test]
 async fn refusals_are_not_repeated() {
     let universe = Universe::of(1).await;
     let client = client(&universe, "ak_A", SECRET_B);
