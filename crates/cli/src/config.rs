@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde::de::DeserializeOwned;
 
 use crate::exit::Failure;
@@ -16,10 +17,32 @@ use crate::exit::Failure;
 pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     let read = || -> anyhow::Result<T> {
         let text = fs::read_to_string(path).context("cannot read it")?;
-        // The error of the parser shows the line with its key and value.
-        Ok(toml::from_str(&text)?)
+        parse(&text)
     };
-    read().with_context(|| format!("configuration file {}", path.display())).map_err(Failure::usage)
+    read().with_context(|| named(path)).map_err(Failure::usage)
+}
+
+/// How errors name a configuration file.
+pub fn named(path: &Path) -> String {
+    format!("configuration file {}", path.display())
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> anyhow::Result<T> {
+    toml::from_str(text).map_err(|error| {
+        let (number, line) = line_of(text, error.span());
+        // The error of the parser shows the line with its key and value, which a secret must not be part of.
+        match line.contains("secret") {
+            true => anyhow!("{} (line {number})", error.message()),
+            false => error.into(),
+        }
+    })
+}
+
+/// The number, from 1, and the text of the line where `span` begins.
+pub fn line_of(text: &str, span: Option<Range<usize>>) -> (usize, &str) {
+    let at = span.map_or(0, |span| span.start.min(text.len()));
+    let number = text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+    (number, text.lines().nth(number - 1).unwrap_or_default())
 }
 
 /// Refuses an address that others than this machine can reach, unless that was asked for.
@@ -68,6 +91,14 @@ mod tests {
         assert!(wrong.contains("c.toml") && wrong.contains("wait-ms") && wrong.contains("soon"), "{wrong}");
         let unknown = error_of("wait-ms = 1\nwait = 2\n");
         assert!(unknown.contains("`wait`"), "{unknown}");
+    }
+
+    #[test]
+    fn an_error_shows_no_secret() {
+        let wrong = error_of("wait-ms = 1\nsecret = \"hush-hush\" x\n");
+        assert!(wrong.contains("c.toml") && wrong.contains("line 2") && !wrong.contains("hush"), "{wrong}");
+        let unknown = error_of("secret = \"hush-hush\"\n");
+        assert!(unknown.contains("`secret`") && !unknown.contains("hush"), "{unknown}");
     }
 
     #[test]

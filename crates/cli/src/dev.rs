@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::DevArgs;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::process::stop_token;
 use crate::remote::output;
 
@@ -42,7 +42,8 @@ pub fn run(args: &DevArgs) -> Outcome {
         .recursive(true)
         .mode(0o700)
         .create(&dir)
-        .with_context(|| format!("cannot make the folder {}", dir.display()))?;
+        .with_context(|| format!("cannot make the folder {}", dir.display()))
+        .map_err(Failure::usage)?;
     let layout = Layout::new(&dir).with_context(|| format!("cannot open the folder {}", dir.display()))?;
     let _lock = lock(&layout).map_err(Failure::usage)?;
     let wish = Wish { base_port: args.base_port, replicas: args.replicas, executors: args.executors };
@@ -115,7 +116,10 @@ impl Cluster {
             ended = fleet.next_end() => {
                 let member = &fleet.members()[ended.index];
                 let tail = fleet::log_tail(&member.spec.log, TAIL_LINES);
-                return Err(anyhow!("{} ended: {}\n{tail}", member.spec.name, ended.status).into());
+                let error = anyhow!("{} ended: {}\n{tail}", member.spec.name, ended.status);
+                // What the child says of its configuration comes from our command line: --slots, --set.
+                let usage = ended.status.code() == Some(Code::Usage as i32);
+                return Err(if usage { Failure::usage(error) } else { error.into() });
             }
             () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
         }
@@ -159,16 +163,16 @@ impl Cluster {
         stop: &CancellationToken,
     ) -> Result<(), Failure> {
         let member = &fleet.members()[ended.index];
-        eprintln!("{} ended: {}", member.spec.name, ended.status);
+        output::note(&format!("{} ended: {}", member.spec.name, ended.status));
         if !self.restart {
-            eprintln!("  start it again with: {}", member.spec.command_line());
+            output::note(&format!("  start it again with: {}", member.spec.command_line()));
             if !fleet.any_alive() {
                 return Err(anyhow!("every process of the cluster has ended").into());
             }
             return Ok(());
         }
         let delay = Duration::from_secs(1 << member.restarts.min(5)).min(Duration::from_secs(30));
-        eprintln!("  starting it again in {delay:?}");
+        output::note(&format!("  starting it again in {delay:?}"));
         tokio::select! {
             () = sleep(delay) => {}
             () = stop.cancelled() => return Ok(()),

@@ -10,9 +10,10 @@ use orloj_executor::{Handlers, Options, Service};
 use orloj_wire::clock::SystemClock;
 
 use crate::args::ExecutorArgs;
-use crate::config::{check_plaintext, load};
+use crate::config::{check_plaintext, load, named};
 use crate::exit::{Failure, Outcome};
 use crate::process::{end_with_parent, stop_token};
+use crate::remote::output;
 use crate::{secret, telemetry};
 
 /// Runs the executor; returns once it has left in order.
@@ -20,10 +21,13 @@ use crate::{secret, telemetry};
 /// # Errors
 /// A configuration that cannot be used, a folder or listener that cannot be had, a fault while running.
 pub fn run(config: &Path, args: &ExecutorArgs) -> Outcome {
-    let options: Options = load(config)?;
-    check(config, &options, args.insecure_plaintext).map_err(Failure::usage)?;
+    let mut options: Options = load(config)?;
+    check(config, &options, args.insecure_plaintext)
+        .with_context(|| named(config))
+        .map_err(Failure::usage)?;
     if args.run.print_config {
-        crate::remote::output::line(&format!("{options:#?}"))?;
+        options.fill_defaults();
+        output::raw(&toml::to_string_pretty(&options).context("cannot show the configuration")?)?;
         return Ok(ExitCode::SUCCESS);
     }
     telemetry::init(args.run.log_format).map_err(Failure::usage)?;

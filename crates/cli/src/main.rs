@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("orloj: {failure}");
+            remote::output::note(&format!("orloj: {failure}"));
             failure.code.into()
         }
     }

@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::ServerArgs;
-use crate::config::{check_plaintext, load};
+use crate::config::{check_plaintext, load, named};
 use crate::exit::{Failure, Outcome};
 use crate::process::{end_with_parent, stop_token};
 use crate::remote::output;
@@ -70,8 +70,7 @@ impl Config {
     /// What is wrong, with key and value.
     pub fn load(path: &Path) -> Result<Config, Failure> {
         let config: Config = load(path)?;
-        let shown = || format!("configuration file {}", path.display());
-        config.check().with_context(shown).map_err(Failure::usage)?;
+        config.check().with_context(|| named(path)).map_err(Failure::usage)?;
         Ok(config)
     }
 
@@ -114,12 +113,12 @@ pub fn run(args: &ServerArgs) -> Outcome {
     let plaintext = |option, address| check_plaintext(option, address, args.insecure_plaintext);
     plaintext("listen", config.listen()).map_err(Failure::usage)?;
     plaintext("listen-internal", config.listen_internal()).map_err(Failure::usage)?;
+    let secrets = Secrets::load(&config.secrets_file).map_err(Failure::usage)?;
     if args.run.print_config {
         let text = toml::to_string_pretty(&config).context("cannot show the configuration")?;
         output::raw(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let secrets = Secrets::load(&config.secrets_file).map_err(Failure::usage)?;
     telemetry::init(args.run.log_format).map_err(Failure::usage)?;
     if let Some(parent) = args.run.exit_with_parent {
         end_with_parent(parent)?;

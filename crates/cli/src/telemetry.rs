@@ -29,7 +29,10 @@ const DEFAULT_FILTER: &str = "warn,openraft=error,orloj=info,orloj_api=info,orlo
 pub fn init(format: LogFormat) -> anyhow::Result<()> {
     let text = std::env::var("ORLOJ_LOG").unwrap_or_else(|_| DEFAULT_FILTER.to_string());
     let filter = EnvFilter::try_new(&text).map_err(|error| anyhow::anyhow!("ORLOJ_LOG={text:?}: {error}"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    // A reader of the log that has gone away must not end the process: the default would report the failure on
+    // the same standard error, and panic.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).log_internal_errors(false);
     match format {
         LogFormat::Text => builder.with_ansi(stderr().is_terminal()).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 const SECRET: &str = "0123456789012345678901234567890123456789";
 
@@ -61,7 +63,11 @@ fn the_configuration_is_shown_with_defaults_and_without_secrets() {
     let executor = write(dir.path(), "executor.toml", &executor, 0o600);
     let output = orloj(&["executor", "--config", &executor, "--print-config"]);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && shown.contains("e1") && !shown.contains(SECRET), "{output:?}");
+    assert!(
+        output.status.success() && shown.contains("id = \"e1\"") && !shown.contains(SECRET),
+        "{output:?}"
+    );
+    assert!(shown.contains("kill-grace-ms = 5000") && shown.contains("slots = "), "{shown}");
 }
 
 #[test]
@@ -78,7 +84,39 @@ fn a_wrong_configuration_is_named_by_file_key_and_value() {
     assert!(said.contains("/no/such/file.toml"), "{said}");
     let executor = write(dir.path(), "executor.toml", "id = \"a b\"\n", 0o600);
     let said = refused(2, &["executor", "--config", &executor]);
-    assert!(said.contains("id") && said.contains("a b"), "{said}");
+    assert!(said.contains("executor.toml") && said.contains("id") && said.contains("a b"), "{said}");
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_neither_ends_nor_hangs_an_executor() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("data");
+    // Nobody answers there, so that it goes on logging that it is not registered.
+    let config = format!(
+        "id = \"e1\"\ndir = {folder:?}\nreplicas = [\"127.0.0.1:1\"]\nsecret = \"{SECRET}\"\nlisten = \"127.0.0.1:0\"\n"
+    );
+    let config = write(dir.path(), "executor.toml", &config, 0o600);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_orloj"))
+        .args(["executor", "--config", &config])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut first = String::new();
+    log.read_line(&mut first).unwrap();
+    drop(log);
+    assert!(first.contains("e1"), "{first}");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let (tell, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(child.wait()));
+    match ended.recv_timeout(Duration::from_secs(60)) {
+        Ok(status) => assert!(status.as_ref().unwrap().success(), "{status:?}"),
+        Err(_) => {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            panic!("it did not stop");
+        }
+    }
 }
 
 #[test]

@@ -47,7 +47,11 @@ pub enum Error {
     },
 }
 
+/// The values at fault, where there are several: the detail tells of a single one.
 fn listed(problem: &Problem) -> String {
+    if problem.errors.len() < 2 {
+        return String::new();
+    }
     problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.message)).collect()
 }
 

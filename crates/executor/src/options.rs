@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use orloj_wire::sign::Secret;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::OptionsError;
 
@@ -19,7 +19,7 @@ const PLACES_LIMIT: u32 = 100_000;
 const WEIGHT_LIMIT: u32 = 100_000;
 
 /// Everything that can be set. Names are kebab-case in the file; an unknown name is an error.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Options {
     /// The executor's id: 1-128 of `[A-Za-z0-9._-]`. Required.
@@ -32,6 +32,7 @@ pub struct Options {
     /// The internal addresses of the scheduler replicas, `host:port` or `http://host:port`. At least one.
     pub replicas: Vec<String>,
     /// The secret that executors and replicas share. This or `secret-file` is required; there is no default.
+    #[serde(skip_serializing)]
     pub secret: Option<SecretText>,
     /// A file that holds the secret and nothing else.
     pub secret_file: Option<PathBuf>,
@@ -88,7 +89,7 @@ impl Default for Options {
 }
 
 /// Which built-in handlers exist here, and what they may do.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct HandlersOptions {
     /// Handler `echo`: returns its parameters.
@@ -116,7 +117,7 @@ impl Default for HandlersOptions {
 }
 
 /// Handler `shell`: runs a command in its own process group.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ShellOptions {
     /// Off unless set.
@@ -138,7 +139,7 @@ impl Default for ShellOptions {
 }
 
 /// Handler `http`: sends one request. Only public addresses are reached, unless they are allowed here.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct HttpOptions {
     /// On unless cleared.
@@ -158,7 +159,7 @@ impl Default for HttpOptions {
 }
 
 /// Retention of whole logs.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LogOptions {
     /// Longest log of one attempt, in bytes; what comes after is cut, with a mark. Default 64 MiB.
@@ -248,6 +249,13 @@ impl Options {
         bounds("handlers.http.timeout-ms", self.handlers.http.timeout_ms, 1, 3_600_000)?;
         bounds("logs.max-bytes", self.logs.max_bytes, 4_096, 1 << 40)?;
         bounds("logs.sweep-ms", self.logs.sweep_ms, 1_000, 24 * 3_600_000)
+    }
+
+    /// Writes down the defaults that depend on the machine, so that the options can be shown whole.
+    pub fn fill_defaults(&mut self) {
+        self.slots = Some(self.slots());
+        self.queue = Some(self.queue());
+        self.weight = Some(self.weight());
     }
 
     /// Attempts that run at once.

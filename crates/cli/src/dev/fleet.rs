@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::process::send;
+use crate::remote::output::note;
 
 /// How a child is started.
 #[derive(Debug, Clone)]
@@ -174,10 +175,8 @@ impl Fleet {
             if timeout_at(deadline, self.next_end()).await.is_err() {
                 for member in self.members.iter().filter(|member| member.spec.role == role) {
                     if let Some(pid) = member.pid {
-                        eprintln!(
-                            "{} (pid {pid}) did not stop within {patience:?}: killed",
-                            member.spec.name
-                        );
+                        let name = &member.spec.name;
+                        note(&format!("{name} (pid {pid}) did not stop within {patience:?}: killed"));
                     }
                 }
                 break;

@@ -1,6 +1,6 @@
 //! What the commands print: JSON as the API answers it, or tables for people.
 
-use std::io::{ErrorKind, Write as _, stdout};
+use std::io::{ErrorKind, Write as _, stderr, stdout};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -23,6 +23,11 @@ pub fn raw(text: &str) -> std::io::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
+}
+
+/// Prints a line for a person to standard error. Nothing depends on it, so a failure is none.
+pub fn note(text: &str) {
+    let _ = writeln!(stderr().lock(), "{text}");
 }
 
 /// Prints a value as JSON.

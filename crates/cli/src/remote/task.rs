@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use orloj_client::{Client, ListQuery, LogQuery};
+use orloj_client::{Client, Error, ListQuery, LogQuery};
 use orloj_wire::json::Strict;
 use orloj_wire::rest::{BackoffMs, LogSource, MAX_PAGE, Retry, Strategy, Submit, Task};
 use orloj_wire::time::Time;
@@ -20,6 +20,8 @@ use crate::exit::{Code, Failure, Outcome};
 const NO_END: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// One long poll for more of a log.
 const LOG_POLL: Duration = Duration::from_secs(20);
+/// Before a log that nobody has at the moment is asked for again.
+const LOG_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs one of the commands.
 ///
@@ -49,7 +51,7 @@ async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
     let submitted = client.submit(&task, args.idempotency_key.as_deref()).await?;
     if args.wait {
         if !json {
-            eprintln!("submitted {}", submitted.task_id);
+            output::note(&format!("submitted {}", submitted.task_id));
         }
         return wait(client, &submitted.task_id, args.wait_timeout_ms, json).await;
     }
@@ -101,8 +103,10 @@ fn params(text: &str) -> anyhow::Result<Strict> {
             fs::read_to_string(path).with_context(|| format!("--params: cannot read the file {path:?}"))?
         }
     };
-    orloj_wire::json::read(text.as_bytes())
-        .map_err(|error| anyhow!("--params is not JSON: {} at {:?}", error.message, error.pointer))
+    orloj_wire::json::read(text.as_bytes()).map_err(|error| match error.pointer.as_str() {
+        "" => anyhow!("--params is not JSON: {}", error.message),
+        pointer => anyhow!("--params is not JSON: {} at {pointer:?}", error.message),
+    })
 }
 
 fn instant(option: &str, text: Option<&str>) -> anyhow::Result<Option<Time>> {
@@ -188,13 +192,31 @@ async fn logs(client: &Client, task: &str, mut query: LogQuery, follow: bool, js
         }
         match piece.source {
             LogSource::Tail if !json => {
-                eprintln!("the executor cannot be reached: this is the end of the log as kept in the task");
+                output::note(
+                    "the executor cannot be reached: this is the end of the log as kept in the task",
+                );
             }
-            LogSource::None if !json && !follow => eprintln!("there is no attempt yet"),
+            LogSource::None if !json && !follow => output::note("there is no attempt yet"),
             _ => {}
         }
         if piece.complete || piece.source == LogSource::Tail || (!follow && !more) {
             return Ok(ExitCode::SUCCESS);
+        }
+        if piece.source == LogSource::None {
+            attempt_begins(client, task).await?;
+        }
+    }
+}
+
+/// Waits until a task without an attempt has changed. Where there is no log, the answer comes at once, and
+/// asking again at once would be a flood.
+async fn attempt_begins(client: &Client, task: &str) -> Result<(), Error> {
+    let known = client.get(task).await?;
+    match known.attempt {
+        0 => client.get_after(task, known.version, LOG_POLL).await.map(drop),
+        _ => {
+            tokio::time::sleep(LOG_PAUSE).await;
+            Ok(())
         }
     }
 }

@@ -8,6 +8,7 @@ use orloj_model::id::CallerId;
 use orloj_wire::sign::Secret;
 use serde::Deserialize;
 
+use crate::config::line_of;
 use crate::secret::read_private;
 
 /// The shortest secret that processes may share, in bytes.
@@ -76,7 +77,7 @@ impl Secrets {
 fn parse(text: &str) -> anyhow::Result<Secrets> {
     // The parser's own message would show the line, and with it a secret.
     let file: File = toml::from_str(text)
-        .map_err(|error| anyhow::anyhow!("{} (line {})", error.message(), line_of(text, error.span())))?;
+        .map_err(|error| anyhow::anyhow!("{} (line {})", error.message(), line_of(text, error.span()).0))?;
     let executors = shared("executor-secret", &file.executor_secret)?;
     let mut keyring = Keyring::new();
     keyring.share_with_executors(executors.clone())?;
@@ -90,11 +91,6 @@ fn parse(text: &str) -> anyhow::Result<Secrets> {
         keyring.add_admin(&key.access_key, secret, Limits::default())?;
     }
     Ok(Secrets { cluster: shared("cluster-secret", &file.cluster_secret)?, executors, keyring })
-}
-
-fn line_of(text: &str, span: Option<std::ops::Range<usize>>) -> usize {
-    let at = span.map_or(0, |span| span.start.min(text.len()));
-    text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
 fn secret_of(key: &str, text: &str) -> anyhow::Result<Secret> {
