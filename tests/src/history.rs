@@ -60,6 +60,10 @@ pub fn faults(task: &Task) -> Vec<String> {
     if accepted != 1 {
         faults.push(format!("{id} has {accepted} accepted attempts: {attempts:?}"));
     }
+    // Both are the cluster's time, whatever the wall clocks say. A retry moves the due time on.
+    if let Some(last) = attempts.last().filter(|last| last.granted_at < task.due_at) {
+        faults.push(format!("{id} was handed out before it was due at {}: {last:?}", task.due_at));
+    }
     let fences: BTreeSet<u64> = attempts.iter().map(|attempt| attempt.fence).collect();
     if fences.len() != attempts.len() {
         faults.push(format!("{id} has two attempts under one fence: {attempts:?}"));
@@ -111,6 +115,40 @@ mod tests {
         history.merge(other);
         assert_eq!(history.doubled(), vec!["a"]);
         assert_eq!((history.len(), history.tasks().count()), (1, 2));
+    }
+
+    fn ended(status: &str, attempts: &[(u64, i64, &str)]) -> Task {
+        let time = |ms| orloj_wire::time::Time(ms).to_string();
+        let attempt = |(number, (fence, granted_at, outcome)): (usize, &(u64, i64, &str))| {
+            serde_json::json!({
+                "attempt": number + 1, "executorId": "e1", "incarnation": 1, "round": 1, "fence": fence,
+                "grantedAt": time(*granted_at), "outcome": outcome, "shardIndex": 0,
+            })
+        };
+        let attempts: Vec<_> = attempts.iter().enumerate().map(attempt).collect();
+        serde_json::from_value(serde_json::json!({
+            "taskId": "tsk_1", "handler": "echo", "status": status, "version": 4, "priority": 5,
+            "cancelRequested": false, "appliedIndex": 9, "shardTotal": 1, "createdAt": time(1_000),
+            "attempt": attempts.len(), "retry": orloj_wire::rest::Retry::default(), "strategy": "ring",
+            "shardsSucceeded": 1, "shardsRunning": 0,
+            "updatedAt": time(3_000), "dueAt": time(2_000), "attempts": attempts,
+        }))
+        .expect("a task as the API shows it")
+    }
+
+    #[test]
+    fn every_broken_promise_of_a_task_is_a_fault() {
+        let good = [(7, 2_000, "lost"), (8, 2_500, "succeeded")];
+        assert_eq!(faults(&ended("SUCCESS", &good)), Vec::<String>::new());
+        for (what, status, attempts) in [
+            ("it failed", "FAILED", &good[..]),
+            ("nothing was accepted", "SUCCESS", &good[..1]),
+            ("two were accepted", "SUCCESS", &[(7, 2_000, "succeeded"), (8, 2_500, "succeeded")]),
+            ("two under one fence", "SUCCESS", &[(8, 2_000, "lost"), (8, 2_500, "succeeded")]),
+            ("handed out early", "SUCCESS", &[(7, 1_999, "succeeded")]),
+        ] {
+            assert_eq!(faults(&ended(status, attempts)).len(), 1, "{what}");
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Load on a cluster: callers that submit, are told, and later ask what became of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use orloj_client::{Client, Error};
+use orloj_client::{Client, Error, ListQuery};
 use orloj_wire::rest::{Submit, Task};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -171,6 +172,23 @@ pub async fn outcomes(client: &Client, history: &History, patience: Duration) ->
         }
     }
     tasks
+}
+
+/// The ids of every task that the caller has: none may be there that no submission was answered with.
+///
+/// # Panics
+/// A page cannot be read.
+pub async fn listed(client: &Client) -> BTreeSet<String> {
+    let mut query = ListQuery { page_size: Some(100), ..ListQuery::default() };
+    let mut ids = BTreeSet::new();
+    loop {
+        let page = client.list(&query).await.expect("a page of the tasks");
+        ids.extend(page.tasks.into_iter().map(|task| task.task_id));
+        query.page_token = page.next_page_token;
+        if query.page_token.is_none() {
+            return ids;
+        }
+    }
 }
 
 async fn outcome(client: &Client, id: &str, deadline: Instant) -> Task {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orloj_tests::cluster::{Cluster, Setup};
 use orloj_tests::history::faults;
-use orloj_tests::load::{Load, outcomes};
+use orloj_tests::load::{Load, listed, outcomes};
 use orloj_tests::process::{send, until};
 use orloj_tests::setup::{pick, seeded};
 use orloj_wire::rest::Submit;
@@ -19,6 +19,7 @@ async fn nothing_acknowledged_is_missing_after_all_replicas_died_figures() {
     let (rounds, count) = pick((2, 300), (10, 2_000));
     let mut chance = seeded("all_killed");
     let cluster = Cluster::start(Setup::default()).await;
+    let mut answered = 0;
     for round in 0..rounds {
         let at = chance.random_range(count / 10..count * 9 / 10);
         let make = |_: &str, number| Submit::new("echo", serde_json::json!({ "number": number }));
@@ -37,6 +38,9 @@ async fn nothing_acknowledged_is_missing_after_all_replicas_died_figures() {
         let history = running.finish().await;
         let tasks = outcomes(&cluster.client(), &history, PATIENCE).await;
         assert_eq!((history.len(), tasks.len()), (count, count));
+        // A first answer that was lost with the replicas would show here as a task that nobody knows.
+        answered += count;
+        assert_eq!(listed(&cluster.client()).await.len(), answered, "one task of each submission");
         assert_eq!(history.doubled(), Vec::<&String>::new());
         let faults: Vec<String> = tasks.iter().flat_map(faults).collect();
         assert!(

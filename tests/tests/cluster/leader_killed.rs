@@ -5,7 +5,7 @@ use std::time::Duration;
 use orloj_tests::cluster::{Cluster, Setup};
 use orloj_tests::figures::Figures;
 use orloj_tests::history::{Footprints, History, faults};
-use orloj_tests::load::{Load, outcomes};
+use orloj_tests::load::{Load, listed, outcomes};
 use orloj_tests::process::until;
 use orloj_tests::setup::{pick, seeded};
 use orloj_wire::clock::{Clock as _, SystemClock};
@@ -30,6 +30,7 @@ async fn leader_killed_figures() {
         println!("round {round}: leader killed after {at} of {count} submissions, next grant after {gap} ms");
         gaps.push(gap);
     }
+    assert_eq!(listed(&cluster.client()).await.len(), rounds * count, "one task of each submission");
     cluster.agree(3).await;
     let gaps: Figures = gaps.into_iter().collect();
     println!("figures: next grant after the death of the leader, in ms: {gaps}");
