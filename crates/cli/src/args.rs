@@ -25,8 +25,9 @@ or environment; 3 no replica answers or none leads; 4 refused; 5 no such thing; 
 70 the program failed.
 
 Environment: ORLOJ_URL (one or more replicas, by comma), ORLOJ_ACCESS_KEY and ORLOJ_SECRET_KEY (a \
-caller), ORLOJ_ADMIN_KEY and ORLOJ_ADMIN_SECRET (an administrator), ORLOJ_DEADLINE_MS (how long a \
-command tries to reach the cluster; 15000), ORLOJ_LOG (log levels).";
+caller), ORLOJ_ADMIN_KEY and ORLOJ_ADMIN_SECRET (an administrator), ORLOJ_AUDIENCE (the servers' \
+`audience`; default), ORLOJ_DEADLINE_MS (how long a command tries to reach the cluster; 15000), \
+ORLOJ_LOG (log levels).";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -55,7 +55,11 @@ pub fn connect(principal: Principal) -> Result<Client, Failure> {
         let (key, secret) = principal.variables();
         let credentials = Credentials::new(variable(key)?, variable(secret)?)?;
         let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
-        Ok(Client::new(urls, credentials, Options { deadline: deadline()?, ..Options::default() })?)
+        let mut options = Options { deadline: deadline()?, ..Options::default() };
+        if env::var_os("ORLOJ_AUDIENCE").is_some() {
+            options.audience = variable("ORLOJ_AUDIENCE")?;
+        }
+        Ok(Client::new(urls, credentials, options)?)
     };
     build().map_err(Failure::usage)
 }
