@@ -69,8 +69,13 @@ impl Call<'_> {
             return Ok(task);
         }
         let _waiting = self.shared.gate.begin_wait(&self.request.credentials.access_key, self.key)?;
+        let mut leadership = self.shared.backend.leadership();
         loop {
-            let woken = timeout_at(deadline, changed).await.is_ok();
+            let woken = tokio::select! {
+                changed = timeout_at(deadline, changed) => changed.is_ok(),
+                // Whoever leads now may answer; this node has nothing to wait for any more.
+                _ = leadership.wait_for(|now| !now.leading) => false,
+            };
             changed = waiter.changed();
             task = self.own_task(id)?;
             if !woken || task.value.state.version > version {
