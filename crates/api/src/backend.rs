@@ -70,6 +70,8 @@ pub trait Backend: Send + Sync + 'static {
     fn page(&self, query: &PageQuery) -> Result<At<Vec<TaskView>>, StorageFault>;
     /// Every executor.
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault>;
+    /// Whether a caller's Idempotency-Key stands for a task.
+    fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault>;
     /// What applied entries change.
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>>;
     /// This node's view of itself.
@@ -142,6 +144,10 @@ impl Backend for Store {
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
         let view = self.view();
         Ok(At { applied: view.applied(), value: query::executors(&view)? })
+    }
+
+    fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {
+        Ok(query::has_idempotency_key(&self.view(), caller, key)?)
     }
 
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use orloj_raft_store::status::NodeState;
+use orloj_raft_store::status::{NodeState, Role};
 use orloj_wire::problem::Code;
 use serde::Serialize;
 
@@ -47,6 +47,9 @@ fn not_ready(shared: &Shared) -> Option<&'static str> {
     }
     if status.applied == 0 {
         return Some("nothing is applied yet");
+    }
+    if status.role == Role::Stopped {
+        return Some("this node is no member of the cluster");
     }
     if leadership.leader.is_none() {
         return Some("no leader is known");

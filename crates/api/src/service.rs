@@ -24,6 +24,8 @@ use crate::route::{self, Operation};
 
 /// How long a request waits for a leader to be known before it is refused.
 const LEADER_WAIT: Duration = Duration::from_millis(900);
+/// How long the answer of a leader is waited for once another one leads.
+const LAST_WORD: Duration = Duration::from_secs(1);
 /// The pause before a leader that could not be reached is tried again.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
 
@@ -190,9 +192,13 @@ impl Shared {
                 }
             };
             let moved = async {
-                // An answer of a leader that has been replaced would come too late, or never.
                 let _ =
                     leadership.wait_for(|later| later.leader != Some(leader) || later.term != now.term).await;
+                // A leader that was asked to hand over still answers; one that is cut off never does. A read is
+                // asked again at once.
+                if operation.changes() {
+                    tokio::time::sleep(LAST_WORD).await;
+                }
             };
             let result = tokio::select! {
                 result = sent => result,

@@ -21,8 +21,8 @@ pub struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done; 1 the task that was waited for did not succeed; 2 wrong command line, configuration \
-or environment; 3 no replica answers or none leads; 4 refused; 5 no such thing; 6 the wait timed out; \
-70 the program failed.
+or environment; 3 no replica answers, none leads, or the outcome is unknown; 4 refused; 5 no such thing; \
+6 the wait timed out; 70 the program failed.
 
 Environment: ORLOJ_URL (one or more replicas, by comma), ORLOJ_ACCESS_KEY and ORLOJ_SECRET_KEY (a \
 caller), ORLOJ_ADMIN_KEY and ORLOJ_ADMIN_SECRET (an administrator), ORLOJ_AUDIENCE (the servers' \

@@ -10,7 +10,7 @@ pub enum Code {
     TaskFailed = 1,
     /// A wrong command line, configuration file or environment. (Also clap's own code.)
     Usage = 2,
-    /// No replica could be reached, or none leads.
+    /// No replica could be reached, none leads, or the answer was lost and it may have been done.
     Unreachable = 3,
     /// The server refused the request.
     Refused = 4,

@@ -44,6 +44,8 @@ impl Principal {
 /// How long a command goes on trying before it says that the cluster cannot be reached, unless
 /// `ORLOJ_DEADLINE_MS` says otherwise.
 const DEADLINE: Duration = Duration::from_secs(15);
+/// How long one replica may take to answer before the next one is asked, beyond what the command waits for.
+const TRY_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A client for the cluster that the environment names.
 ///
@@ -55,7 +57,7 @@ pub fn connect(principal: Principal) -> Result<Client, Failure> {
         let (key, secret) = principal.variables();
         let credentials = Credentials::new(variable(key)?, variable(secret)?)?;
         let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
-        let mut options = Options { deadline: deadline()?, ..Options::default() };
+        let mut options = Options { deadline: deadline()?, try_timeout: TRY_TIMEOUT, ..Options::default() };
         if env::var_os("ORLOJ_AUDIENCE").is_some() {
             options.audience = variable("ORLOJ_AUDIENCE")?;
         }
@@ -88,7 +90,9 @@ impl From<Error> for Failure {
             Error::Transport { .. } | Error::Answer { .. } => Code::Unreachable,
             Error::NotFinished { .. } => Code::TimedOut,
             Error::Problem(problem) => match error.code() {
-                Some(ProblemCode::NoLeader | ProblemCode::NotReady) => Code::Unreachable,
+                Some(ProblemCode::NoLeader | ProblemCode::NotReady | ProblemCode::CommitUnknown) => {
+                    Code::Unreachable
+                }
                 _ if problem.status == 404 => Code::NotFound,
                 _ => Code::Refused,
             },

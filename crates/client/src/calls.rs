@@ -12,6 +12,10 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::send::{Call, Client};
 
+/// The longest that a new member may take to catch up.
+const CATCH_UP: Duration = Duration::from_secs(150);
+/// The longest that a change of leader or of members may take.
+const HAND_OVER: Duration = Duration::from_secs(20);
 /// How long one long poll of [`Client::wait`] lasts.
 const POLL: Duration = Duration::from_secs(20);
 
@@ -148,18 +152,24 @@ impl Client {
 
     /// Moves leadership to a replica. For administrators.
     pub async fn transfer(&self, to: u64) -> Result<Transferred, Error> {
-        self.send(Call::post("/openapi/v1/cluster/transfer".to_owned()).with_body(&Transfer { to })).await
+        let mut call = Call::post("/openapi/v1/cluster/transfer".to_owned()).with_body(&Transfer { to });
+        call.wait = HAND_OVER;
+        self.send(call).await
     }
 
     /// Adds a replica that has been started without data. For administrators.
     pub async fn add_member(&self, internal: &str, api: &str) -> Result<MemberChanged, Error> {
         let body = AddMember { internal: internal.to_owned(), api: api.to_owned() };
-        self.send(Call::post("/openapi/v1/cluster/members".to_owned()).with_body(&body)).await
+        let mut call = Call::post("/openapi/v1/cluster/members".to_owned()).with_body(&body);
+        call.wait = CATCH_UP;
+        self.send(call).await
     }
 
     /// Removes a replica for good; its id is never used again. For administrators.
     pub async fn remove_member(&self, id: u64) -> Result<MemberChanged, Error> {
-        self.send(Call::post(format!("/openapi/v1/cluster/members/{id}/remove"))).await
+        let mut call = Call::post(format!("/openapi/v1/cluster/members/{id}/remove"));
+        call.wait = HAND_OVER;
+        self.send(call).await
     }
 }
 

@@ -25,6 +25,38 @@ pub(crate) fn signal_group(id: u32, number: i32) -> bool {
     i32::try_from(id).is_ok_and(|id| id > 1 && signal(-id, number).is_ok())
 }
 
+/// Whether a process of a group still runs. One that has ended and waits for its parent to collect it does
+/// not: under a parent that is slow to do so, or never does, it would count for ever.
+pub(crate) fn group_runs(id: u32) -> bool {
+    signal_group(id, 0) && i32::try_from(id).is_ok_and(|id| !is_dead(id))
+}
+
+/// Whether the process table shows nothing but ended processes in a group; `false` where there is none to read.
+fn is_dead(group: i32) -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return false };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let mut seen = false;
+    for stat in pids.filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()) {
+        if let Some((state, of)) = state_and_group(&stat)
+            && of == group
+        {
+            seen = true;
+            if !matches!(state, 'Z' | 'X') {
+                return false;
+            }
+        }
+    }
+    seen
+}
+
+/// State and process group from the line in `/proc/<pid>/stat`, whose second field is a name in brackets that
+/// may hold anything.
+fn state_and_group(stat: &str) -> Option<(char, i32)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(1)?.parse().ok()?))
+}
+
 /// Kills every process with the mark, and says how many it found. Only where the system shows environments
 /// (Linux); elsewhere it finds none.
 pub(crate) async fn kill_marked(mark: &str, how: Match) -> usize {
@@ -79,6 +111,30 @@ fn signal(pid: i32, signal: i32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn state_and_group_are_read_behind_any_name() {
+        assert_eq!(state_and_group("7 (sleep) S 1 42 42 0 -1"), Some(('S', 42)));
+        assert_eq!(state_and_group("7 (a) Z 9 (b) R 1 5 5"), Some(('R', 5)));
+        assert_eq!(state_and_group("7 (cut"), None);
+    }
+
+    #[test]
+    fn a_group_of_ended_processes_does_not_run() {
+        use std::os::unix::process::CommandExt as _;
+        let mut child = std::process::Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
+        let group = child.id();
+        assert!(group_runs(group));
+        child.kill().unwrap();
+        // Not collected yet: in the process table until then.
+        let ended = (0..5_000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            !group_runs(group)
+        });
+        assert!(ended && signal_group(group, 0), "it is still in the table and does not count");
+        child.wait().unwrap();
+        assert!(!group_runs(group));
+    }
 
     #[test]
     fn marks_are_compared_exactly() {

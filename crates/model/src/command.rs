@@ -322,6 +322,8 @@ pub enum Refusal {
     },
     /// A deadline that has not passed.
     NotExpired,
+    /// The deadline to first start has passed.
+    Expired,
     /// A value outside its bounds; the edge should have refused it.
     Invalid,
 }

@@ -4,12 +4,12 @@ use crate::apply::Meta;
 use crate::executor::Executor;
 use crate::id::{CallerId, ExecutorId, Millis, TaskId};
 use crate::key::{
-    CallerTaskKey, DueKey, KeyWriter, ReadyKey, RunningKey, ShardKey, Single, StatusTaskKey, TableKey as _,
-    TimeKey, after_prefix,
+    CallerTaskKey, CallerTextKey, DueKey, KeyWriter, ReadyKey, RunningKey, ShardKey, Single, StatusTaskKey,
+    TableKey as _, TimeKey, after_prefix,
 };
 use crate::schema::{
-    CallerTasksTable, DueTable, ExecutorTable, ExpireTable, MetaTable, ReadyTable, RunningRow, RunningTable,
-    ShardTable, SpecTable, StatusTasksTable, TaskTable,
+    CallerTasksTable, DueTable, ExecutorTable, ExpireTable, IdempotencyTable, MetaTable, ReadyTable,
+    RunningRow, RunningTable, ShardTable, SpecTable, StatusTasksTable, TaskTable,
 };
 use crate::tables::{Read, ReadExt as _};
 use crate::task::{Shard, Status, TaskSpec, TaskState};
@@ -83,6 +83,11 @@ pub fn tasks_of<R: Read>(
             Ok(keys.into_iter().map(|key| key.task).collect())
         }
     }
+}
+
+/// Whether a caller's Idempotency-Key stands for a task.
+pub fn has_idempotency_key<R: Read>(tables: &R, caller: &CallerId, key: &str) -> Result<bool, R::Error> {
+    tables.has::<IdempotencyTable>(&CallerTextKey { caller: caller.clone(), text: key.to_owned() })
 }
 
 /// Every executor ever registered. Their number is bounded by the fleet, not by the load.

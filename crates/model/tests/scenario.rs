@@ -291,6 +291,17 @@ fn a_task_that_has_not_started_by_its_deadline_is_skipped() {
 }
 
 #[test]
+fn nothing_is_granted_after_its_deadline_to_first_start() {
+    let mut world = World::ready();
+    let expire_at = Some(world.now + 100);
+    world.run(submit(task_id(1), TaskSpec { expire_at, ..spec() }, DueTime::After(0)));
+    world.now += 100;
+    assert_eq!(world.run(grant(task_id(1), 1, "a", 1)), refused(Refusal::Expired));
+    let reply = world.run(Command::Expire { task: task_id(1) });
+    assert!(matches!(reply, Reply::Task { status: Status::Skipped, .. }), "{reply:?}");
+}
+
+#[test]
 fn a_task_that_has_started_does_not_expire() {
     let mut world = World::ready();
     let expire_at = Some(world.now + 100);

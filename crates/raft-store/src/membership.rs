@@ -16,6 +16,7 @@ use crate::machine::Machine;
 use crate::message::{Adopt, AdoptReply, Join, JoinReply, Probed};
 use crate::node::Node;
 use crate::peer::CallError;
+use crate::status::NodeStatus;
 use crate::transport::{RpcKind, TransportError};
 use crate::types::{LoggedMembership, Member, Raft, TypeConfig};
 
@@ -230,13 +231,15 @@ async fn call<Q: serde::Serialize, A: serde::de::DeserializeOwned>(
 ) -> Result<A, MembershipError> {
     let id = node.identity().id.unwrap_or(0);
     let called = node.link.under(id).call_address(address, kind, request, CALL_DEADLINE).await;
-    called.map_err(|error| {
-        let cause = match error {
-            CallError::Transport(cause) => cause,
-            CallError::Codec(error) => TransportError::Refused(error.to_string()),
-        };
-        MembershipError::Peer { address: address.to_owned(), cause }
-    })
+    called.map_err(|error| unanswered(address, error))
+}
+
+fn unanswered(address: &str, error: CallError) -> MembershipError {
+    let cause = match error {
+        CallError::Transport(cause) => cause,
+        CallError::Codec(error) => TransportError::Refused(error.to_string()),
+    };
+    MembershipError::Peer { address: address.to_owned(), cause }
 }
 
 /// Takes a member out; see [`Store::remove_member`](crate::Store::remove_member).
@@ -261,6 +264,14 @@ pub async fn remove(node: &Node, id: NodeId) -> Result<(), MembershipError> {
     change(raft, ChangeMembers::RemoveVoters(gone)).await
 }
 
+/// Whether a member that shall lead answers at all: handing the lead to a dead one would leave the cluster
+/// without a leader for an election.
+async fn answers(node: &Arc<Node>, id: NodeId, member: &Member) -> Result<(), MembershipError> {
+    let link = node.link.under(node.identity().id.unwrap_or(0));
+    let status: Result<NodeStatus, _> = link.call((id, member), RpcKind::Status, &(), CALL_DEADLINE).await;
+    status.map(|_| ()).map_err(|error| unanswered(&member.internal, error))
+}
+
 /// Hands the leadership over; see [`Store::transfer_leader`](crate::Store::transfer_leader).
 ///
 /// # Errors
@@ -276,6 +287,9 @@ pub async fn transfer(node: &Arc<Node>, to: NodeId) -> Result<(), MembershipErro
     }
     if node.identity().id == Some(to) {
         return Ok(());
+    }
+    if let Some(member) = membership.get_node(&to) {
+        answers(node, to, member).await?;
     }
     raft.trigger().transfer_leader(to).await.map_err(|_| MembershipError::Stopped)?;
     let mut leadership = node.leadership.subscribe();

@@ -23,8 +23,9 @@ impl Call<'_> {
         let caller = self.caller()?.clone();
         let body: rest::Submit = self.body()?;
         let due = due(&body);
-        let spec =
-            spec(body, caller, &self.request.credentials.access_key, |handler| self.has_handler(handler))?;
+        let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
+            Ok(self.has_handler(handler)? || self.is_repeated(caller)?)
+        })?;
         let command = Command::Submit(Box::new(Submit {
             task: new_task_id(),
             spec,
@@ -74,6 +75,14 @@ impl Call<'_> {
         })
     }
 
+    /// Whether the request repeats one that was taken: the answer is that one's, whoever has left since.
+    fn is_repeated(&self, caller: &CallerId) -> Result<bool, Failure> {
+        match self.request.credentials.idempotency_text() {
+            Some(key) => Ok(self.shared.backend.has_idempotency_key(caller, key)?),
+            None => Ok(false),
+        }
+    }
+
     /// Whether an executor that has not left has this handler. What is remembered may be behind by an
     /// instant, so a handler that it does not have is looked for in the tables.
     fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
@@ -106,7 +115,7 @@ fn spec(
     body: rest::Submit,
     caller: CallerId,
     access_key: &str,
-    has_handler: impl FnOnce(&str) -> Result<bool, Failure>,
+    is_known: impl FnOnce(&str, &CallerId) -> Result<bool, Failure>,
 ) -> Result<TaskSpec, Failure> {
     let mut faults = body.faults();
     let params = serde_json::to_vec(&body.params).expect("a JSON value serialises");
@@ -125,7 +134,7 @@ fn spec(
             vec![FieldError::new("/callbackUrl", message)],
         ));
     }
-    if !body.allow_unknown_handler && !has_handler(&body.handler)? {
+    if !body.allow_unknown_handler && !is_known(&body.handler, &caller)? {
         let message = format!(
             "no executor has registered {:?}; allowUnknownHandler takes the task anyway",
             body.handler

@@ -349,6 +349,10 @@ impl Backend for FakeStore {
         self.read(query::executors)
     }
 
+    fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {
+        Ok(self.read(|tables| query::has_idempotency_key(tables, caller, key))?.value)
+    }
+
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {
         self.shared.events.subscribe()
     }

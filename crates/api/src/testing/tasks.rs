@@ -98,6 +98,24 @@ async fn a_new_handler_is_known_at_once() {
 }
 
 #[tokio::test]
+async fn a_repeated_submission_is_answered_whoever_has_left_since() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let submit = || Draft::submit(json!({"handler": "fresh"}));
+    universe.register("e2", &["fresh"]);
+    let first = node.call(&submit().key("k")).await.task_id();
+    universe.register("e2", &["other"]);
+    let forgotten = async {
+        while node.call(&submit()).await.status != 422 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), forgotten).await.unwrap();
+    assert_eq!(node.call(&submit().key("k")).await.task_id(), first);
+    node.call(&submit().key("l")).await.is(422, "handler_unknown");
+}
+
+#[tokio::test]
 async fn an_idempotency_key_makes_one_task() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

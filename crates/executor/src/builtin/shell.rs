@@ -190,7 +190,7 @@ impl Group {
     async fn empties(&mut self) {
         let _ = self.leader_exits().await;
         // There is no event for the end of a group of strangers.
-        while procs::signal_group(self.id, 0) {
+        while procs::group_runs(self.id) {
             // Where this process is the one that inherits orphans, it has to collect them.
             let _ = self.child.try_wait();
             tokio::time::sleep(Duration::from_millis(20)).await;

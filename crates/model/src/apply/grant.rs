@@ -47,6 +47,10 @@ pub(crate) fn grant<T: Write>(
         Phase::Due { .. } | Phase::Ready { .. } => {}
         _ => return Ok(Reply::Refused(Refusal::NotWaiting)),
     }
+    // In the expiry index until its first start: too late for that now, and about to be skipped.
+    if state.expire_at.is_some_and(|at| at <= now) {
+        return Ok(Reply::Refused(Refusal::Expired));
+    }
     if number != shard.next_attempt {
         return Ok(Reply::Refused(Refusal::WrongAttempt { next: shard.next_attempt }));
     }
