@@ -43,7 +43,7 @@ impl std::error::Error for IdError {}
 /// The longest name of a caller, an executor, a handler or a label.
 pub const NAME_LIMIT: usize = 128;
 
-/// Checks a name against `[A-Za-z0-9._-]{1,128}` (SPEC section 4).
+/// Checks a name against `[A-Za-z0-9._-]{1,128}`.
 pub fn check_name(name: &str) -> Result<(), IdError> {
     let length = name.chars().count();
     if length == 0 || length > NAME_LIMIT {

@@ -1,4 +1,4 @@
-//! The task: its record, its life, and the one table of allowed transitions (SPEC section 2).
+//! The task: its record, its life, and the one table of allowed transitions.
 //!
 //! A task is stored in three kinds of rows, so that the hot transitions do not rewrite its parameters:
 //! [`TaskSpec`] (what was asked for, never changed), [`TaskState`] (where it stands), and one [`Shard`]
