@@ -237,6 +237,18 @@ fn a_timer_waits_for_the_clock_that_decides() {
 }
 
 #[test]
+fn a_slew_too_small_to_be_a_step_makes_nothing_early() {
+    let mut core = leader(&[("a", 1)]);
+    let due_at = START.wall_ms + 100;
+    core.event(&Event::Waiting { shard: shard(1), due_at, clock: DueClock::Wall }, START);
+    let slewed = |ms| Now { wall_ms: at(ms).wall_ms - 40, ..at(ms) };
+    assert_eq!(core.advance(slewed(110)), None);
+    assert_eq!(core.next_due(slewed(110)), vec![], "the wall clock shows 30 ms less");
+    core.advance(slewed(160));
+    assert_eq!(core.next_due(slewed(160)), vec![shard(1)]);
+}
+
+#[test]
 fn a_step_forward_goes_out_in_due_order_and_bounded_per_turn() {
     let mut core = leader(&[("a", 1)]);
     let count = 1_000u16;
