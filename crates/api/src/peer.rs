@@ -8,9 +8,7 @@ use orloj_model::id::Millis;
 use orloj_raft_store::http::{SignedParts, Signer};
 use orloj_wire::clock::Clock;
 use orloj_wire::problem::Code;
-use orloj_wire::sign::{
-    ACCESS_KEY_HEADER, Label, NONCE_HEADER, Parts, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, new_nonce,
-};
+use orloj_wire::sign::{Label, Outgoing, Secret};
 
 use crate::auth::{self, Credentials, Target};
 use crate::outcome::Failure;
@@ -25,27 +23,17 @@ pub fn signer(secret: Secret, clock: Arc<dyn Clock>) -> Signer {
 
 /// The headers that sign a call.
 pub fn sign(call: SignedParts<'_>, secret: &Secret, now_ms: Millis) -> [(&'static str, String); 4] {
-    let timestamp = format!("{:010}", now_ms.max(0) / 1000);
-    let nonce = new_nonce();
-    let parts = Parts {
+    let outgoing = Outgoing {
         label: Label::Peer,
         audience: call.audience,
         access_key: REPLICA,
-        timestamp: &timestamp,
-        nonce: &nonce,
         method: call.method,
         path: call.path,
         query: call.query,
         idempotency_key: "",
         body: call.body,
     };
-    let signature = parts.sign(secret);
-    [
-        (ACCESS_KEY_HEADER, REPLICA.to_owned()),
-        (TIMESTAMP_HEADER, timestamp),
-        (NONCE_HEADER, nonce),
-        (SIGNATURE_HEADER, signature),
-    ]
+    outgoing.headers(secret, now_ms.div_euclid(1000))
 }
 
 /// Checks the signature of an internal call under `label`, made for `target` with `secret` of the sender.

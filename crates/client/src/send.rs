@@ -180,15 +180,11 @@ impl Inner {
         url.set_path(&call.path);
         url.set_query((!call.query.is_empty()).then_some(&call.query));
         let now_s = self.options.clock.wall_ms().div_euclid(1000) + ahead_s;
-        let timestamp = format!("{:010}", now_s.max(0));
-        let nonce = sign::new_nonce();
         let body = call.body.clone().unwrap_or_default();
-        let parts = sign::Parts {
+        let outgoing = sign::Outgoing {
             label: self.credentials.label,
             audience: &self.options.audience,
             access_key: &self.credentials.access_key,
-            timestamp: &timestamp,
-            nonce: &nonce,
             method: call.method.as_str(),
             // What the URL holds is what goes out, should the URL have escaped anything.
             path: url.path(),
@@ -196,15 +192,11 @@ impl Inner {
             idempotency_key: call.idempotency_key.as_deref().unwrap_or_default(),
             body: &body,
         };
-        let signature = parts.sign(&self.credentials.secret);
-        let mut request = self
-            .http
-            .request(call.method.clone(), url.clone())
-            .timeout(self.options.try_timeout + call.wait)
-            .header(sign::ACCESS_KEY_HEADER, &self.credentials.access_key)
-            .header(sign::TIMESTAMP_HEADER, &timestamp)
-            .header(sign::NONCE_HEADER, &nonce)
-            .header(sign::SIGNATURE_HEADER, signature);
+        let mut request =
+            self.http.request(call.method.clone(), url.clone()).timeout(self.options.try_timeout + call.wait);
+        for (name, value) in outgoing.headers(&self.credentials.secret, now_s) {
+            request = request.header(name, value);
+        }
         if let Some(key) = &call.idempotency_key {
             request = request.header(sign::IDEMPOTENCY_HEADER, key);
         }

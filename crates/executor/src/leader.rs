@@ -7,7 +7,7 @@ use std::time::Duration;
 use orloj_wire::clock::Clock;
 use orloj_wire::problem::{Code, Problem};
 use orloj_wire::protocol::NotLeader;
-use orloj_wire::sign::{self, Label, Parts, Secret, new_nonce};
+use orloj_wire::sign::{Label, Outgoing, Secret};
 use reqwest::{StatusCode, redirect};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -151,30 +151,22 @@ impl LeaderClient {
 
     async fn ask(&self, target: &str, path: &str, body: bytes::Bytes) -> Said {
         let now_s = self.clock.wall_ms().div_euclid(1_000) + self.ahead_s.load(Ordering::Relaxed);
-        let timestamp = format!("{now_s:010}");
-        let nonce = new_nonce();
-        let parts = Parts {
+        let outgoing = Outgoing {
             label: Label::Executor,
             audience: AUDIENCE,
             access_key: &self.executor_id,
-            timestamp: &timestamp,
-            nonce: &nonce,
             method: "POST",
             path,
             query: "",
             idempotency_key: "",
             body: &body,
         };
-        let signature = parts.sign(&self.secret);
-        let request = self
-            .http
-            .post(format!("{target}{path}"))
-            .header("content-type", "application/json")
-            .header(sign::ACCESS_KEY_HEADER, &self.executor_id)
-            .header(sign::TIMESTAMP_HEADER, &timestamp)
-            .header(sign::NONCE_HEADER, &nonce)
-            .header(sign::SIGNATURE_HEADER, signature)
-            .body(body);
+        let headers = outgoing.headers(&self.secret, now_s);
+        let mut request =
+            self.http.post(format!("{target}{path}")).header("content-type", "application/json").body(body);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
         match request.send().await {
             Ok(response) => listen(response).await,
             Err(error) => Said::Unavailable(reason(&error)),

@@ -8,9 +8,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use orloj_model::Clock;
 use orloj_wire::protocol::{AnnounceRound, Cancel, CancelAck, Holdings, LogChunk, LogRequest, Run, RunAck};
-use orloj_wire::sign::{
-    ACCESS_KEY_HEADER, Label, NONCE_HEADER, Parts, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, new_nonce,
-};
+use orloj_wire::sign::{Label, Outgoing, Secret};
 use orloj_wire::time::Time;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -137,28 +135,21 @@ impl HttpLink {
         deadline: Duration,
     ) -> Result<Vec<u8>, (LinkError, Option<i64>)> {
         let seconds = self.clock.wall_ms().div_euclid(1000) + self.ahead_of(&target.id);
-        let timestamp = format!("{seconds:010}");
-        let nonce = new_nonce();
-        let parts = Parts {
+        let outgoing = Outgoing {
             label: Label::Executor,
             audience: &target.id,
             access_key: &self.sender,
-            timestamp: &timestamp,
-            nonce: &nonce,
             method: "POST",
             path,
             query: "",
             idempotency_key: "",
             body,
         };
-        let response = self
-            .client
-            .post(format!("http://{}{path}", target.address))
-            .timeout(deadline)
-            .header(ACCESS_KEY_HEADER, &self.sender)
-            .header(TIMESTAMP_HEADER, &timestamp)
-            .header(NONCE_HEADER, &nonce)
-            .header(SIGNATURE_HEADER, parts.sign(&self.secret))
+        let mut request = self.client.post(format!("http://{}{path}", target.address)).timeout(deadline);
+        for (name, value) in outgoing.headers(&self.secret, seconds) {
+            request = request.header(name, value);
+        }
+        let response = request
             .header("content-type", "application/json")
             .body(body.to_vec())
             .send()

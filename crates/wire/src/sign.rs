@@ -97,6 +97,54 @@ pub struct Parts<'a> {
     pub body: &'a [u8],
 }
 
+/// A request that is about to be sent: what its sender says, before time and nonce.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    /// The class of the principal.
+    pub label: Label,
+    /// Whom the request is for.
+    pub audience: &'a str,
+    /// The sender's access key.
+    pub access_key: &'a str,
+    /// The method in upper case.
+    pub method: &'a str,
+    /// The path as it will be sent.
+    pub path: &'a str,
+    /// The query as it will be sent, without `?`; else empty.
+    pub query: &'a str,
+    /// The header `Idempotency-Key` as it will be sent, else empty.
+    pub idempotency_key: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl Outgoing<'_> {
+    /// The four headers that sign it at `now_s` (Unix seconds, by the receiver's clock), under a fresh nonce.
+    pub fn headers(&self, secret: &Secret, now_s: i64) -> [(&'static str, String); 4] {
+        let timestamp = format!("{:010}", now_s.max(0));
+        let nonce = new_nonce();
+        let parts = Parts {
+            label: self.label,
+            audience: self.audience,
+            access_key: self.access_key,
+            timestamp: &timestamp,
+            nonce: &nonce,
+            method: self.method,
+            path: self.path,
+            query: self.query,
+            idempotency_key: self.idempotency_key,
+            body: self.body,
+        };
+        let signature = parts.sign(secret);
+        [
+            (ACCESS_KEY_HEADER, self.access_key.to_owned()),
+            (TIMESTAMP_HEADER, timestamp),
+            (NONCE_HEADER, nonce),
+            (SIGNATURE_HEADER, signature),
+        ]
+    }
+}
+
 impl Parts<'_> {
     /// The ten lines, joined by LF, without a final LF.
     pub fn canonical(&self) -> String {
