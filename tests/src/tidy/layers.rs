@@ -37,7 +37,22 @@ pub const LAYERS: &[Layer] = &[
             "orloj-client",
         ],
     ),
-    layer("orloj-jepsen", &["orloj-client", "orloj-wire"]),
+    Layer { package: "orloj-jepsen-core", own: &[], others: Some(&["serde", "serde_json", "thiserror"]) },
+    layer("orloj-jepsen-agents", &["orloj-jepsen-core", "orloj-wire"]),
+    layer("orloj-jepsen", &["orloj-jepsen-core", "orloj-jepsen-agents", "orloj-wire"]),
+    layer(
+        "orloj-sim",
+        &[
+            "orloj-jepsen-core",
+            "orloj-jepsen-agents",
+            "orloj-model",
+            "orloj-wire",
+            "orloj-raft-store",
+            "orloj-scheduler",
+            "orloj-executor",
+            "orloj-api",
+        ],
+    ),
     layer(
         "orloj-tests",
         &[

@@ -1,0 +1,14 @@
+//! The pure half of the fault harness: what a history is, and what it must not show.
+//!
+//! Nothing here does IO, reads a clock or draws a random number, and nothing here knows the product's code: a
+//! checker that shared a mistake with what it checks would prove nothing. The harness of real processes and
+//! the simulation write the same [`history`] and call the same [`check`]ers.
+
+pub mod check;
+pub mod event;
+pub mod history;
+pub mod verdict;
+
+pub use event::{Event, Kind, Meta, What};
+pub use history::History;
+pub use verdict::{Anomaly, Judgement, Validity};

@@ -1,0 +1,3 @@
+//! The command of the fault harness.
+
+fn main() {}
