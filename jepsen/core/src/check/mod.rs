@@ -1,4 +1,12 @@
 //! The checkers: one word on each invariant.
+//!
+//! One rule says what a checker answers when a history holds nothing of what it judges:
+//!
+//! - A checker of something that a short run may lack (a retry, a timeout, a cancel) is valid and says
+//!   `looked_at` 0 in its figures. Whether that is enough for the run at hand is the coverage checker's
+//!   business: [`Options::required`] names what had to be exercised, and what is missing makes the run unknown.
+//! - A checker of something that every run has (acknowledged submissions, the phase after the last heal, the
+//!   tables at the end) is unknown without it: then the run did not get far enough to be judged.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +31,34 @@ pub struct Options {
     pub heal_ms: u64,
     /// After a leader is gone a write is acknowledged and a dispatch arrives, within so many ms.
     pub recovery_ms: u64,
+    /// The wheel holds what is due within so many ms, and at least what is due within half of that.
+    pub window_ms: u64,
+    /// At most so many delayed tasks become due in one tick.
+    pub due_per_tick: u64,
+    /// So long past its timeout an attempt may run before the leader asks its executor to stop it, in ms.
+    pub timeout_grace_ms: u64,
+    /// No task waits for a slot for longer than this, in ms, not counting the time in which faults are near.
+    pub starvation_ms: u64,
+    /// A table keeps at least so many attempts of a shard before it forgets any.
+    pub kept_attempts: usize,
+    /// Offsets of wall clocks are measured to within so many ms.
+    pub clock_noise_ms: u64,
+    /// With one bad follower the share of operations that succeed is at least this part of what it is without.
+    pub one_bad_ok_share: f64,
+    /// With one bad follower the 99th percentile of latency is at most so many times what it is without.
+    pub one_bad_slowdown: f64,
     /// At most this share of the operations may stay unknown.
     pub unknown_share: f64,
     /// What must have been seen at least so often, by name: `fault:process.kill@leader`, `leader_changes`,
     /// `stale_rejects`, `snapshots_installed`, `retries`. See the coverage checker for the names.
     pub required: BTreeMap<String, u64>,
+}
+
+impl Options {
+    /// For how long an executor may be silent before its attempts are lost, in ms.
+    pub fn offline_ms(&self) -> u64 {
+        self.heartbeat_ms.saturating_mul(u64::from(self.missed_heartbeats))
+    }
 }
 
 impl Default for Options {
@@ -39,6 +70,14 @@ impl Default for Options {
             lateness_ms: 1_000,
             heal_ms: 30_000,
             recovery_ms: 10_000,
+            window_ms: 300_000,
+            due_per_tick: 512,
+            timeout_grace_ms: 5_000,
+            starvation_ms: 60_000,
+            kept_attempts: 32,
+            clock_noise_ms: 50,
+            one_bad_ok_share: 0.95,
+            one_bad_slowdown: 3.0,
             unknown_share: 0.5,
             required: BTreeMap::new(),
         }
@@ -57,7 +96,7 @@ pub struct Report {
 /// A checker: from a history to its word on one invariant, or on several that are found together.
 pub type Checker = fn(&History, &Options) -> Vec<Judgement>;
 
-/// Every checker that is live.
+/// Every checker that is live, in the order of the table.
 pub const CHECKERS: &[Checker] = &[];
 
 /// Judges a history.
