@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -12,7 +13,7 @@ use orloj_model::id::{CallerId, Millis, NodeId, TaskId};
 use orloj_model::query::{self, Cursor, TaskView};
 use orloj_model::tables::Read;
 use orloj_model::task::Status;
-use orloj_raft_store::status::{Leadership, MemberInfo, NodeStatus};
+use orloj_raft_store::status::{Leadership, MemberInfo, NodeHistory, NodeStatus};
 use orloj_raft_store::transport::{RpcEnvelope, RpcKind};
 use orloj_raft_store::types::Member;
 use orloj_raft_store::{
@@ -68,6 +69,8 @@ pub trait Backend: Send + Sync + 'static {
     fn task(&self, id: TaskId) -> Result<At<Option<TaskView>>, StorageFault>;
     /// A page of a caller's tasks, newest first.
     fn page(&self, query: &PageQuery) -> Result<At<Vec<TaskView>>, StorageFault>;
+    /// Tasks of every caller by id, after `after`; at most `limit`.
+    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<Vec<TaskView>>, StorageFault>;
     /// Every executor.
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault>;
     /// Whether a caller's Idempotency-Key stands for a task.
@@ -76,6 +79,10 @@ pub trait Backend: Send + Sync + 'static {
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>>;
     /// This node's view of itself.
     fn status(&self) -> NodeStatus;
+    /// What this node remembers of its own history.
+    fn history(&self) -> NodeHistory;
+    /// Takes a snapshot now; the index of its last entry.
+    fn snapshot_now(&self) -> BoxFuture<'_, Result<u64, ReadError>>;
     /// The members.
     fn members(&self) -> Vec<MemberInfo>;
     /// A member's view of itself.
@@ -93,6 +100,22 @@ pub trait Backend: Send + Sync + 'static {
         envelope: RpcEnvelope,
         body: Bytes,
     ) -> BoxFuture<'_, Result<Bytes, RpcError>>;
+}
+
+/// Longest wait for a snapshot that was asked for.
+const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Reads tasks by id from any tables.
+pub fn read_tasks<R: Read>(
+    tables: &R,
+    after: Option<TaskId>,
+    limit: usize,
+) -> Result<Vec<TaskView>, R::Error> {
+    let mut tasks = Vec::new();
+    for id in query::tasks(tables, after, limit)? {
+        tasks.extend(query::task(tables, id)?);
+    }
+    Ok(tasks)
 }
 
 /// Reads a page of tasks from any tables.
@@ -141,6 +164,11 @@ impl Backend for Store {
         Ok(At { applied: view.applied(), value: read_page(&view, page)? })
     }
 
+    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<Vec<TaskView>>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: read_tasks(&view, after, limit)? })
+    }
+
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
         let view = self.view();
         Ok(At { applied: view.applied(), value: query::executors(&view)? })
@@ -156,6 +184,14 @@ impl Backend for Store {
 
     fn status(&self) -> NodeStatus {
         Store::status(self)
+    }
+
+    fn history(&self) -> NodeHistory {
+        Store::history(self)
+    }
+
+    fn snapshot_now(&self) -> BoxFuture<'_, Result<u64, ReadError>> {
+        Box::pin(Store::snapshot_now(self, SNAPSHOT_DEADLINE))
     }
 
     fn members(&self) -> Vec<MemberInfo> {

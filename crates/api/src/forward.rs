@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use orloj_model::id::NodeId;
 use orloj_raft_store::http::SignedParts;
 use orloj_wire::clock::Clock;
@@ -35,16 +37,52 @@ pub enum ForwardError {
     Broken,
 }
 
-/// Sends requests to the leader.
-pub struct Forwarder {
-    http: reqwest::Client,
-    secret: Secret,
-    clock: Arc<dyn Clock>,
+/// A call of one replica to another's internal listener, signed and ready to be sent.
+#[derive(Debug, Clone)]
+pub struct PeerCall {
+    /// `host:port` of the internal listener.
+    pub address: String,
+    /// The path; the method is always POST.
+    pub path: &'static str,
+    /// The signature.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: Bytes,
+    /// The longest wait for the whole answer.
+    pub deadline: Duration,
 }
 
-impl Forwarder {
-    /// Signs with the cluster's secret.
-    pub fn new(secret: Secret, clock: Arc<dyn Clock>) -> Result<Self, reqwest::Error> {
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct PeerAnswer {
+    /// HTTP status.
+    pub status: u16,
+    /// Headers, in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Brings calls to other replicas and their answers back: the seam at which a simulation replaces the network.
+pub trait Carrier: Send + Sync + 'static {
+    /// Sends a call and waits for the whole answer.
+    ///
+    /// # Errors
+    /// See [`ForwardError`].
+    fn post(&self, call: PeerCall) -> BoxFuture<'_, Result<PeerAnswer, ForwardError>>;
+}
+
+/// The carrier of the product: HTTP/2 without TLS, on connections that are kept.
+pub struct HttpCarrier {
+    http: reqwest::Client,
+}
+
+impl HttpCarrier {
+    /// A carrier without connections.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be made.
+    pub fn new() -> Result<Self, reqwest::Error> {
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -56,7 +94,45 @@ impl Forwarder {
             .http2_keep_alive_timeout(Duration::from_secs(4))
             .http2_keep_alive_while_idle(true)
             .build()?;
-        Ok(Forwarder { http, secret, clock })
+        Ok(HttpCarrier { http })
+    }
+}
+
+impl Carrier for HttpCarrier {
+    fn post(&self, call: PeerCall) -> BoxFuture<'_, Result<PeerAnswer, ForwardError>> {
+        let PeerCall { address, path, headers, body, deadline } = call;
+        let mut builder = self.http.post(format!("http://{address}{path}")).timeout(deadline);
+        for (name, value) in headers {
+            builder = builder.header(name, value);
+        }
+        Box::pin(async move {
+            let response = builder.body(body).send().await.map_err(|error| match error.is_connect() {
+                true => ForwardError::NotTaken,
+                false => ForwardError::Broken,
+            })?;
+            let status = response.status().as_u16();
+            let headers = response
+                .headers()
+                .iter()
+                .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
+                .collect();
+            let body = response.bytes().await.map_err(|_| ForwardError::Broken)?;
+            Ok(PeerAnswer { status, headers, body })
+        })
+    }
+}
+
+/// Sends requests to the leader.
+pub struct Forwarder {
+    carrier: Arc<dyn Carrier>,
+    secret: Secret,
+    clock: Arc<dyn Clock>,
+}
+
+impl Forwarder {
+    /// Signs with the cluster's secret.
+    pub fn new(carrier: Arc<dyn Carrier>, secret: Secret, clock: Arc<dyn Clock>) -> Self {
+        Forwarder { carrier, secret, clock }
     }
 
     /// Sends `request` to the node `to` at its internal `address`.
@@ -70,29 +146,17 @@ impl Forwarder {
         let body = request.encode();
         let call =
             SignedParts { method: "POST", path: FORWARD_PATH, query: "", audience: address, body: &body };
-        let mut builder =
-            self.http.post(format!("http://{address}{FORWARD_PATH}")).timeout(timeout(operation));
-        for (name, value) in peer::sign(call, &self.secret, self.clock.wall_ms()) {
-            builder = builder.header(name, value);
-        }
-        let response = builder.body(body).send().await.map_err(|error| match error.is_connect() {
-            true => ForwardError::NotTaken,
-            false => ForwardError::Broken,
-        })?;
-        if !response.headers().contains_key(ANSWERED_HEADER) {
+        let headers = peer::sign(call, &self.secret, self.clock.wall_ms()).into();
+        let (address, deadline) = (address.to_owned(), timeout(operation));
+        let call = PeerCall { address, path: FORWARD_PATH, headers, body, deadline };
+        let mut answer = self.carrier.post(call).await?;
+        if !answer.headers.iter().any(|(name, _)| name == ANSWERED_HEADER) {
             // The node refused the call itself: it is not the leader, or does not know this node.
-            tracing::debug!(to, status = response.status().as_u16(), "a forwarded request was refused");
+            tracing::debug!(to, status = answer.status, "a forwarded request was refused");
             return Err(ForwardError::NotTaken);
         }
-        let status = response.status().as_u16();
-        let headers = response
-            .headers()
-            .iter()
-            .filter(|(name, _)| is_kept(name.as_str()))
-            .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
-            .collect();
-        let body = response.bytes().await.map_err(|_| ForwardError::Broken)?;
-        Ok(Answer { status, headers, body })
+        answer.headers.retain(|(name, _)| is_kept(name));
+        Ok(Answer { status: answer.status, headers: answer.headers, body: answer.body })
     }
 }
 

@@ -13,6 +13,7 @@
 
 pub mod auth;
 pub mod backend;
+mod debug;
 mod forward;
 mod gate;
 mod health;
@@ -38,6 +39,8 @@ mod testing;
 mod view;
 
 pub use backend::Backend;
+pub use debug::router as debug_router;
+pub use forward::{Carrier, ForwardError, PeerAnswer, PeerCall};
 pub use internal::router as internal_router;
 pub use keyring::{Keyring, KeyringError, Limits};
 pub use leader::Leader;

@@ -38,7 +38,7 @@ impl Request {
 
     /// Its parameters.
     pub fn parameters(&self) -> Result<Parameters<'_>, Failure> {
-        Ok(Parameters { rest: route::parameters(&self.query)? })
+        Parameters::of(&self.query)
     }
 
     /// The bytes that a follower sends to the leader: the length of the head, the head, the body.
@@ -69,6 +69,11 @@ pub struct Parameters<'a> {
 }
 
 impl<'a> Parameters<'a> {
+    /// The parameters of a query.
+    pub fn of(query: &'a str) -> Result<Self, Failure> {
+        Ok(Parameters { rest: route::parameters(query)? })
+    }
+
     /// The value of a parameter.
     pub fn text(&mut self, name: &str) -> Option<&'a str> {
         let place = self.rest.iter().position(|(known, _)| *known == name)?;

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::backend::Backend;
-use crate::forward::{ForwardError, Forwarder};
+use crate::forward::{Carrier, ForwardError, Forwarder, HttpCarrier};
 use crate::gate::{Gate, Now};
 use crate::hub::Hub;
 use crate::keyring::{Key, Keyring};
@@ -87,13 +87,18 @@ impl Api {
     /// # Errors
     /// The HTTP client for calls to the leader cannot be made.
     pub fn start(parts: Parts, stop: CancellationToken) -> Result<Api, reqwest::Error> {
+        Ok(Self::start_over(parts, Arc::new(HttpCarrier::new()?), stop))
+    }
+
+    /// [`start`](Api::start) with another way to the leader.
+    pub fn start_over(parts: Parts, carrier: Arc<dyn Carrier>, stop: CancellationToken) -> Api {
         let hub = Arc::new(Hub::default());
         let events = parts.backend.events();
         tokio::spawn(stop.run_until_cancelled_owned(Arc::clone(&hub).run(events)));
         let secret = parts.options.cluster_secret.clone();
         let shared = Shared {
             tokens: Tokens::new(&secret),
-            forwarder: Forwarder::new(secret, Arc::clone(&parts.clock))?,
+            forwarder: Forwarder::new(carrier, secret, Arc::clone(&parts.clock)),
             options: parts.options,
             keyring: parts.keyring,
             backend: parts.backend,
@@ -103,7 +108,7 @@ impl Api {
             gate: Arc::default(),
             hub,
         };
-        Ok(Api { shared: Arc::new(shared) })
+        Api { shared: Arc::new(shared) }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

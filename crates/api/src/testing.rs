@@ -257,9 +257,43 @@ async fn the_probe_shows_where_a_node_stands() {
     assert_eq!(probe.body["applied"], applied);
     assert_eq!(probe.body["digestIndex"], applied);
     assert_eq!((&probe.body["role"], &probe.body["leader"]), (&"leader".into(), &1.into()));
-    for name in ["term", "round", "lastLog", "committed", "purged", "digest", "wheelSize", "wallOffset"] {
+    for name in ["term", "round", "lastLog", "committed", "purged", "digest", "wheel", "wallMs", "birth"] {
         assert!(!probe.body[name].is_null(), "{name} is missing: {}", probe.text);
     }
+}
+
+#[tokio::test]
+async fn the_debug_listener_shows_this_nodes_table_page_by_page() {
+    let universe = Universe::of(2).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let draft = Draft::submit(serde_json::json!({"handler": "echo", "params": {"label": "w"}}));
+        ids.push(universe.leader().call(&draft).await.task_id());
+    }
+    ids.sort();
+    let follower = &universe.nodes[1];
+    let get = |target: String| async move {
+        let request = Request::get(target).body(Body::empty()).unwrap();
+        Reply::of(follower.debug.clone().oneshot(request).await.unwrap()).await
+    };
+    let first = get("/debug/tasks?limit=2".into()).await;
+    assert_eq!(first.body["applied"], universe.applied());
+    let next = first.body["next"].as_str().unwrap().to_owned();
+    let second = get(format!("/debug/tasks?limit=2&after={next}")).await;
+    assert_eq!(second.body["next"], Value::Null);
+    let mut seen = Vec::new();
+    for task in [&first, &second].iter().flat_map(|page| page.body["tasks"].as_array().unwrap()) {
+        assert_eq!((&task["callerId"], &task["params"]["label"]), (&"a".into(), &"w".into()));
+        assert_eq!(task["attempts"], serde_json::json!([]));
+        seen.push(task["taskId"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(seen, ids, "each once, by id, whoever leads");
+    get("/debug/tasks?after=nobody".into()).await.is(400, "invalid_query");
+    get("/debug/tasks?limit=1001".into()).await.is(400, "invalid_query");
+    let probe = get("/debug/probe".into()).await;
+    assert_eq!(probe.body["digests"], serde_json::json!({"256": "0000000000000007"}));
+    assert_eq!((&probe.body["birth"], &probe.body["state"]), (&"b2".into(), &"ok".into()));
+    assert!(probe.body["rss"].as_u64().unwrap() > 0 && probe.body["fds"].as_u64().unwrap() > 0);
 }
 
 /// Waits until something holds; a test that waits longer than ten seconds has failed.

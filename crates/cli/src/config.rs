@@ -59,6 +59,17 @@ pub fn check_plaintext(option: &str, address: &str, insecure_plaintext: bool) ->
     )
 }
 
+/// Refuses an address that others than this machine can reach.
+///
+/// # Errors
+/// The address, with the option that names it.
+pub fn check_loopback(option: &str, address: &str) -> anyhow::Result<()> {
+    if is_loopback(address) {
+        return Ok(());
+    }
+    bail!("{option} = {address:?}: must be on loopback, since nothing is signed there")
+}
+
 fn is_loopback(address: &str) -> bool {
     if let Ok(address) = address.parse::<SocketAddr>() {
         return address.ip().is_loopback();
@@ -105,11 +116,14 @@ mod tests {
     fn only_loopback_needs_no_flag() {
         for fine in ["127.0.0.1:7070", "127.8.9.1:1", "[::1]:7070", "localhost:7070"] {
             assert!(check_plaintext("listen", fine, false).is_ok(), "{fine}");
+            assert!(check_loopback("listen-debug", fine).is_ok(), "{fine}");
         }
         for bad in ["0.0.0.0:7070", "[::]:7070", "10.0.0.1:7070", "example.com:7070", "nonsense"] {
             let error = check_plaintext("listen", bad, false).unwrap_err().to_string();
             assert!(error.contains(bad) && error.contains("--insecure-plaintext"), "{error}");
             assert!(check_plaintext("listen", bad, true).is_ok());
+            let error = check_loopback("listen-debug", bad).unwrap_err().to_string();
+            assert!(error.contains(bad) && error.contains("loopback"), "{error}");
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use orloj_api::{Api, Bounds, Parts, internal_router, peer, public_router, serve};
+use orloj_api::{Api, Bounds, Parts, debug_router, internal_router, peer, public_router, serve};
 use orloj_model::id::NodeId;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_raft_store::http::HttpTransport;
@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::ServerArgs;
-use crate::config::{check_plaintext, load, named};
+use crate::config::{check_loopback, check_plaintext, load, named};
 use crate::exit::{Failure, Outcome};
 use crate::process::{end_with_parent, stop_token};
 use crate::remote::output;
@@ -48,6 +48,9 @@ pub struct Config {
     pub listen_internal: Option<String>,
     /// The file with keys and secrets, mode 0600. Required.
     pub secrets_file: PathBuf,
+    /// Where to listen for people in trouble, `host:port` on loopback: the probe, this node's own table, a
+    /// snapshot on demand, all unsigned. Default: nowhere.
+    pub listen_debug: Option<String>,
     /// What callers sign for: names the environment, 1-64 of `[a-z0-9.-]`. Default: `default`.
     pub audience: Option<String>,
     /// Whether `GET /debug/probe` answers on the public listener. Default: no.
@@ -82,6 +85,9 @@ impl Config {
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
         if !(1..=64).contains(&audience.len()) || !audience.bytes().all(fits) {
             anyhow::bail!("audience = {audience:?}: must be 1-64 of [a-z0-9.-]");
+        }
+        if let Some(address) = &self.listen_debug {
+            check_loopback("listen-debug", address)?;
         }
         if self.secrets_file.as_os_str().is_empty() {
             anyhow::bail!("secrets-file is missing: it holds the keys of callers and the cluster's secrets");
@@ -135,6 +141,11 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
     // The listeners first: a port that is taken must not cost a start of the storage.
     let public = bind("listen", config.listen()).await?;
     let internal = bind("listen-internal", config.listen_internal()).await?;
+    let debug = match &config.listen_debug {
+        Some(address) => Some(bind("listen-debug", address).await?),
+        None => None,
+    };
+    let listeners = Listeners { public, internal, debug };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let transport = HttpTransport::new(peer::signer(secrets.cluster.clone(), Arc::clone(&clock)), false)?;
     // One cluster's time for whoever stamps entries and for the leader's loop.
@@ -143,7 +154,7 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
     let store = Store::open(config.store.clone(), Arc::new(transport), stamps).await?;
     tracing::info!(node = ?store.status().id, api = %config.store.api, internal = %config.store.internal, "replica started");
     let ends = CancellationToken::new();
-    let parts = Running::start(&config, secrets, &store, cluster_clock, (public, internal), &ends)?;
+    let parts = Running::start(&config, secrets, &store, cluster_clock, listeners, &ends)?;
     let mut fatal = store.fatal();
     let failure = tokio::select! {
         () = stop.cancelled() => None,
@@ -168,6 +179,13 @@ async fn bind(option: &str, address: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{option} = {address:?}: cannot listen"))
 }
 
+/// Where a replica listens.
+struct Listeners {
+    public: TcpListener,
+    internal: TcpListener,
+    debug: Option<TcpListener>,
+}
+
 /// The parts of a replica that run by themselves.
 struct Running {
     scheduler: JoinHandle<Result<(), String>>,
@@ -185,7 +203,7 @@ impl Running {
         secrets: Secrets,
         store: &Store,
         cluster_clock: ClusterClock,
-        (public, internal): (TcpListener, TcpListener),
+        listeners: Listeners,
         ends: &CancellationToken,
     ) -> anyhow::Result<Running> {
         let clock = Arc::clone(cluster_clock.base());
@@ -214,6 +232,10 @@ impl Running {
         let api = Api::start(parts, ends.clone())?;
         let internal_ends = CancellationToken::new();
         let public_router = public_router(api.clone(), Arc::new(registry));
+        if let Some(debug) = listeners.debug {
+            // Ends with the others; nobody waits for what it still answers.
+            tokio::spawn(serve(debug, debug_router(api.clone()), Bounds::PUBLIC, ends.clone()));
+        }
         let scheduler_ended = CancellationToken::new();
         let (told, stop) = (scheduler_ended.clone().drop_guard(), ends.clone());
         Ok(Running {
@@ -222,9 +244,9 @@ impl Running {
                 scheduler.run(stop).await
             }),
             scheduler_ended,
-            public: tokio::spawn(serve(public, public_router, Bounds::PUBLIC, ends.clone())),
+            public: tokio::spawn(serve(listeners.public, public_router, Bounds::PUBLIC, ends.clone())),
             internal: tokio::spawn(serve(
-                internal,
+                listeners.internal,
                 internal_router(api),
                 Bounds::INTERNAL,
                 internal_ends.clone(),

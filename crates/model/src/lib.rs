@@ -25,9 +25,11 @@ pub mod query;
 pub mod schema;
 pub mod tables;
 pub mod task;
+pub mod random;
 pub mod time;
 
 pub use apply::{Stamp, apply};
 pub use command::{Batch, Command, Refusal, Reply};
 pub use event::Event;
+pub use random::Random;
 pub use time::{Clock, ClusterClock};

@@ -54,6 +54,12 @@ pub fn task<R: Read>(tables: &R, id: TaskId) -> Result<Option<TaskView>, R::Erro
     Ok(Some(TaskView { id, spec, state, shards }))
 }
 
+/// Tasks of every caller by id; at most `limit`, after `after`.
+pub fn tasks<R: Read>(tables: &R, after: Option<TaskId>, limit: usize) -> Result<Vec<TaskId>, R::Error> {
+    let from = after.map(|id| next(id.encode())).unwrap_or_default();
+    tables.keys::<TaskTable>(&from, &after_prefix(&[]), limit)
+}
+
 /// A caller's tasks, newest first, of one status or of all; at most `limit`, after `after`.
 pub fn tasks_of<R: Read>(
     tables: &R,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::codec::CodecError;
+use crate::engine::EngineError;
 
 /// A fault of the storage.
 #[derive(Debug, thiserror::Error)]
@@ -20,15 +21,15 @@ pub enum Fault {
         /// The operating system's words.
         source: io::Error,
     },
-    /// RocksDB reported a fault: of the disk, or damage that its checksums found.
+    /// The storage engine reported a fault: of the disk, or damage that its checksums found.
     #[error("cannot {action} the database {}: {source}", path.display())]
     Database {
         /// What was tried, as a verb.
         action: &'static str,
         /// The directory of the database.
         path: PathBuf,
-        /// RocksDB's words.
-        source: rocksdb::Error,
+        /// The engine's words.
+        source: EngineError,
     },
     /// A value on disk is not what was written.
     #[error("{what} is damaged: {source}")]
@@ -86,7 +87,7 @@ impl Fault {
     }
 
     /// Wraps the error of a database operation.
-    pub(crate) fn database(action: &'static str, path: &Path) -> impl FnOnce(rocksdb::Error) -> Fault {
+    pub(crate) fn database(action: &'static str, path: &Path) -> impl FnOnce(EngineError) -> Fault {
         let path = path.to_path_buf();
         move |source| Fault::Database { action, path, source }
     }

@@ -1,8 +1,8 @@
-//! The Raft log and the vote on RocksDB, synced by one writer thread.
+//! The Raft log and the vote in a database of their own, synced by one writer.
 //!
 //! * [`LogStore`] takes writes: it puts them into memory and in line, and returns; only votes and
 //!   truncations wait for the disk.
-//! * `writer` drains the line into one synced batch at a time and reports each write when it is on disk.
+//! * [`LogWriter`] drains the line into one synced batch at a time and reports each write when it is on disk.
 //! * [`LogReader`] reads, from the tail in `memory` and only for old entries from `disk`.
 //! * [`crate::guard`] tells at the next start whether everything that had been synced is still there.
 //!
@@ -10,6 +10,7 @@
 //! [`LogMonitor::fault`] reports it, so that the node ends and lets its peers go on without it.
 
 mod disk;
+mod key;
 mod memory;
 mod queue;
 mod reader;
@@ -22,20 +23,22 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use openraft::storage::RaftLogStorage;
-use orloj_model::Clock;
 use tokio::sync::{oneshot, watch};
 
-use self::disk::{Disk, Sink, encode_entry};
+use self::disk::{Disk, encode_entry};
 use self::memory::Memory;
+pub use self::queue::Work;
 use self::queue::{Item, Queue};
 pub use self::reader::{LogReader, READ_BYTES};
 use self::stats::Counters;
 pub use self::stats::LogStats;
-use self::writer::Writer;
-use crate::db;
+pub use self::writer::{LogWriter, Written};
+use crate::engine::Engine;
+use crate::environment::Environment;
 use crate::error::Fault;
 use crate::files::sync_dir;
 use crate::guard::{Claim, Guard};
+use crate::runner::Runner;
 use crate::stored::StoredVote;
 use crate::types::{Entry, Flushed, LogId, LogState, TypeConfig, Vote};
 
@@ -53,6 +56,7 @@ pub struct LogStore {
     disk: Disk,
     monitor: LogMonitor,
     writer: Option<JoinHandle<()>>,
+    runner: Arc<dyn Runner>,
 }
 
 /// Watches the log from outside. It does not keep the database open.
@@ -83,19 +87,10 @@ impl LogStore {
     /// # Errors
     /// The disk failed, something is damaged, or the log has lost what it had synced
     /// ([`Fault::BelowGuard`], [`Fault::NoGuard`]).
-    pub fn open(dir: &Path, tail_bytes: usize, clock: Arc<dyn Clock>) -> Result<LogStore, Fault> {
-        Self::open_with(dir, tail_bytes, clock, |disk| Box::new(disk))
-    }
-
-    fn open_with(
-        dir: &Path,
-        tail_bytes: usize,
-        clock: Arc<dyn Clock>,
-        sink: impl FnOnce(Disk) -> Box<dyn Sink>,
-    ) -> Result<LogStore, Fault> {
-        let guard = open_guard(dir)?;
-        let path = dir.join(DATABASE);
-        let disk = Disk::new(db::open(&path, &db::log_options())?, &path);
+    pub fn open(dir: &Path, tail_bytes: usize, environment: &Environment) -> Result<LogStore, Fault> {
+        let Environment { engine, runner, clock, .. } = environment;
+        let guard = open_guard(dir, &**engine)?;
+        let disk = Disk::open(&dir.join(DATABASE), &**engine)?;
         sync_dir(dir)?;
         let vote = disk.vote()?;
         let mut memory = Memory::new(vote.map(Vote::from), disk.purged()?, tail_bytes);
@@ -109,21 +104,27 @@ impl LogStore {
         let monitor = LogMonitor { counters: counters.clone(), fault: monitored };
         let queue = Arc::new(Queue::new(guard.claim().committed.map(LogId::from)));
         let memory = Arc::new(Mutex::new(memory));
-        let writer = Writer {
+        let writer = LogWriter {
             queue: queue.clone(),
             memory: memory.clone(),
-            sink: sink(disk.clone()),
+            disk: disk.clone(),
             guard,
             guard_synced: clock.monotonic(),
-            clock,
+            clock: clock.clone(),
             counters,
             fault,
         };
-        let writer = std::thread::Builder::new()
-            .name("orloj-log".into())
-            .spawn(move || writer.run())
-            .map_err(Fault::io("start the writer thread for", dir))?;
-        Ok(LogStore { memory, queue, disk, monitor, writer: Some(writer) })
+        let writer = runner.write_log(writer).map_err(Fault::io("start the writer of", dir))?;
+        Ok(LogStore { memory, queue, disk, monitor, writer, runner: runner.clone() })
+    }
+
+    /// Whether there is a log in a directory.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn exists(dir: &Path, engine: &dyn Engine) -> Result<bool, Fault> {
+        let path = dir.join(DATABASE);
+        engine.exists(&path).map_err(Fault::database("look for", &path))
     }
 
     /// A handle to watch the log by, which outlives it.
@@ -142,6 +143,7 @@ impl LogStore {
             memory: self.memory.clone(),
             disk: self.disk.clone(),
             counters: self.monitor.counters.clone(),
+            runner: self.runner.clone(),
         }
     }
 
@@ -240,10 +242,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
 /// Opens the guard, or creates it when there is no log either: the guard comes first, so that a log without
 /// one has always lost it.
-fn open_guard(dir: &Path) -> Result<Guard, Fault> {
+fn open_guard(dir: &Path, engine: &dyn Engine) -> Result<Guard, Fault> {
     let path = dir.join(GUARD);
-    let marker = dir.join(DATABASE).join("CURRENT");
-    let has_database = marker.try_exists().map_err(Fault::io("look for", &marker))?;
+    let has_database = LogStore::exists(dir, engine)?;
     match Guard::open(&path)? {
         Some(guard) if has_database => Ok(guard),
         Some(guard) => {

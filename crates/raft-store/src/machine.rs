@@ -3,9 +3,10 @@
 //! One call of `apply` is one write to the state database (several when it is very large), with the applied
 //! position in it. Proposers are answered, views published and events sent after the write, never before.
 
+use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use futures_util::{Stream, StreamExt as _};
@@ -21,7 +22,7 @@ use crate::disk::Disk;
 use crate::error::Fault;
 use crate::faults::Faults;
 use crate::snapshot::{Handle, Live, Snapshots, Taken};
-use crate::status::Checkpoint;
+use crate::status::{Checkpoint, TERM_EVERY};
 use crate::tables::{Changed, Overlay, Position, StateDb, View};
 use crate::types::{Entry, LogId, LogState, LoggedMembership, Payload, Replies, SnapshotMeta, TypeConfig};
 
@@ -29,6 +30,9 @@ use crate::types::{Entry, LogId, LogState, LoggedMembership, Payload, Replies, S
 const WRITE_BYTES: usize = 8 << 20;
 /// Applied entries that a slow reader of the events may lag behind.
 const EVENTS_KEPT: usize = 4096;
+
+/// Terms of applied entries that are kept.
+const TERMS_KEPT: usize = 256;
 
 /// What one applied entry changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +59,10 @@ pub struct Published {
     checkpoints: ArcSwap<Vec<Checkpoint>>,
     /// Encoded bytes of all batches applied since the process started.
     bytes: AtomicU64,
+    /// Index and term of applied entries, every few one: see [`NodeHistory`](crate::status::NodeHistory).
+    terms: Mutex<VecDeque<(u64, u64)>>,
+    /// Snapshots taken over from a leader since the process started.
+    installed: AtomicU64,
 }
 
 impl Published {
@@ -65,6 +73,8 @@ impl Published {
             events: broadcast::Sender::new(EVENTS_KEPT),
             checkpoints: ArcSwap::from_pointee(position.checkpoints.clone()),
             bytes: AtomicU64::new(0),
+            terms: Mutex::default(),
+            installed: AtomicU64::new(0),
         }
     }
 
@@ -91,6 +101,26 @@ impl Published {
     /// Encoded bytes of all batches applied since the process started.
     pub fn applied_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Index and term of some entries applied since the process started, oldest first.
+    pub fn terms(&self) -> Vec<(u64, u64)> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// Snapshots taken over from a leader since the process started.
+    pub fn snapshots_installed(&self) -> u64 {
+        self.installed.load(Ordering::Relaxed)
+    }
+
+    fn note_term(&self, id: LogId) {
+        if id.index.is_multiple_of(TERM_EVERY) {
+            let mut terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
+            if terms.len() == TERMS_KEPT {
+                terms.pop_front();
+            }
+            terms.push_back((id.index, id.leader_id.term));
+        }
     }
 
     fn advance(&self, state: &StateDb, position: &Position, checkpoints: bool) {
@@ -205,6 +235,7 @@ impl Machine {
             }
         }
         work.changed.checkpoints |= self.position.advance(id, work.overlay.digest());
+        self.published.note_term(id);
         Ok(replies)
     }
 
@@ -252,6 +283,7 @@ impl Machine {
         };
         (self.live, self.state, self.position) = blocking(work).await?;
         self.published.advance(&self.state, &self.position, true);
+        self.published.installed.fetch_add(1, Ordering::Relaxed);
         self.published.tell(vec![AppliedEvents { index: self.position.index(), events: Vec::new() }]);
         tracing::info!(index = self.position.index(), "a snapshot took the place of the tables");
         Ok(())

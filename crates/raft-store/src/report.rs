@@ -8,7 +8,7 @@ use orloj_model::schema::MetaTable;
 use orloj_model::tables::ReadExt as _;
 
 use crate::node::Node;
-use crate::status::{MemberInfo, NodeState, NodeStatus, Role};
+use crate::status::{MemberInfo, NodeHistory, NodeState, NodeStatus, Role};
 use crate::types::{LogId, LoggedMembership};
 
 /// The node's own view of itself.
@@ -38,6 +38,24 @@ pub fn status(node: &Node) -> NodeStatus {
         status.purged = index(metrics.purged.as_ref());
     }
     status
+}
+
+/// What the node remembers of its own history.
+pub fn history(node: &Node) -> NodeHistory {
+    let published = &node.published;
+    let vote = node.raft().and_then(|raft| {
+        let metrics = raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let vote = metrics.vote.leader_id;
+        (vote.term == metrics.current_term).then_some(vote.node_id)
+    });
+    NodeHistory {
+        birth: node.identity().birth,
+        vote,
+        checkpoints: published.checkpoints().to_vec(),
+        terms: published.terms(),
+        snapshots_installed: published.snapshots_installed(),
+    }
 }
 
 fn index(id: Option<&LogId>) -> u64 {

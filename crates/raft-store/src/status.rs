@@ -92,6 +92,25 @@ pub struct NodeStatus {
     pub disk_free: u64,
 }
 
+/// What a node remembers of its own history, for people in trouble and for tests that compare nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeHistory {
+    /// The birth token of its data directory; empty until it has one.
+    pub birth: String,
+    /// Whom it voted for in the current term.
+    pub vote: Option<NodeId>,
+    /// The running digests at the last checkpoints, oldest first.
+    pub checkpoints: Vec<Checkpoint>,
+    /// Index and term of entries that it has applied since it started: every
+    /// [`TERM_EVERY`](crate::status::TERM_EVERY)th one, the last few hundred, oldest first.
+    pub terms: Vec<(u64, u64)>,
+    /// How many snapshots it has taken over from a leader since it started.
+    pub snapshots_installed: u64,
+}
+
+/// Every how many entries [`NodeHistory::terms`] has one.
+pub const TERM_EVERY: u64 = 16;
+
 /// A member of the cluster, as the membership in the log has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -17,7 +17,7 @@ use crate::machine::AppliedEvents;
 use crate::node::Node;
 use crate::peer::CallError;
 use crate::proposer::Applied;
-use crate::status::{Leadership, MemberInfo, NodeStatus};
+use crate::status::{Leadership, MemberInfo, NodeHistory, NodeStatus};
 use crate::tables::View;
 use crate::transport::{RpcEnvelope, RpcKind, Transport};
 use crate::types::{Member, TypeConfig};
@@ -162,6 +162,11 @@ impl Store {
     /// This node's view of itself.
     pub fn status(&self) -> NodeStatus {
         report::status(&self.node)
+    }
+
+    /// What this node remembers of its own history.
+    pub fn history(&self) -> NodeHistory {
+        report::history(&self.node)
     }
 
     /// Asks a member for its view of itself; this node's own id is answered without a call.

@@ -58,7 +58,7 @@ async fn tasks_of_next_year_cost_the_wheel_nothing_figures() {
     let cluster = Cluster::start(Setup::default()).await;
     let leader = cluster.leader().await;
     let wheel =
-        async || cluster.probe(leader).await.expect("the leader's probe answers")["wheelSize"].as_u64();
+        async || cluster.probe(leader).await.expect("the leader's probe answers")["wheel"].as_u64();
     let (timers, bytes) = (wheel().await, memory(cluster.pid(&cluster.replica(leader))));
     let make = |_: &str, _| {
         let mut task = Submit::new("echo", serde_json::json!({}));

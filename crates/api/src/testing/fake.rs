@@ -16,8 +16,8 @@ use orloj_model::time::ManualClock;
 use orloj_model::{Batch, Command, Reply, apply};
 use orloj_raft_store::types::Member;
 use orloj_raft_store::{
-    Applied, AppliedEvents, Leadership, MemberInfo, MembershipError, NodeStatus, PeerError, ProposeError,
-    ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
+    Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
+    PeerError, ProposeError, ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
 };
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
@@ -29,7 +29,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::fake_leader::FakeLeader;
 use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
-use crate::backend::{At, PageQuery, StorageFault, read_page};
+use crate::backend::{At, PageQuery, StorageFault, read_page, read_tasks};
 use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
@@ -82,6 +82,7 @@ struct Shared {
 pub(crate) struct Node {
     pub(crate) public: Router,
     pub(crate) internal: Router,
+    pub(crate) debug: Router,
     pub(crate) url: String,
     pub(crate) address: String,
     pub(crate) leader: Arc<FakeLeader>,
@@ -236,6 +237,7 @@ async fn node(
         metrics,
     };
     let api = Api::start(parts, stop.clone()).unwrap();
+    let debug = crate::debug_router(api.clone());
     let (public, internal) =
         (crate::public_router(api.clone(), Arc::new(registry)), crate::internal_router(api));
     for (listener, router, bounds) in [
@@ -244,7 +246,7 @@ async fn node(
     ] {
         tokio::spawn(crate::serve(listener, router, bounds, stop.clone()));
     }
-    Node { public, internal, url, address, leader, leadership, id }
+    Node { public, internal, debug, url, address, leader, leadership, id }
 }
 
 fn keyring() -> Keyring {
@@ -345,6 +347,10 @@ impl Backend for FakeStore {
         self.read(|tables| read_page(tables, page))
     }
 
+    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<Vec<TaskView>>, StorageFault> {
+        self.read(|tables| read_tasks(tables, after, limit))
+    }
+
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
         self.read(query::executors)
     }
@@ -355,6 +361,21 @@ impl Backend for FakeStore {
 
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {
         self.shared.events.subscribe()
+    }
+
+    fn history(&self) -> NodeHistory {
+        NodeHistory {
+            birth: format!("b{}", self.id),
+            vote: Some(1),
+            checkpoints: vec![Checkpoint { index: 256, digest: 7 }],
+            terms: vec![(16, 1)],
+            snapshots_installed: 0,
+        }
+    }
+
+    fn snapshot_now(&self) -> BoxFuture<'_, Result<u64, ReadError>> {
+        let applied = self.shared.state.lock().unwrap().index;
+        async move { Ok(applied) }.boxed()
     }
 
     fn status(&self) -> NodeStatus {

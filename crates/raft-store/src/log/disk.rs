@@ -1,16 +1,15 @@
-//! The log's database: how writes become one RocksDB batch, how entries are read back, and what is checked
+//! The log's database: how writes become one batch, how entries are read back, and what is checked
 //! when the log is opened.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rocksdb::{DB, DBRawIterator, ReadOptions, WriteBatch, WriteOptions};
-
+use super::key::LogKey;
 use super::memory::Memory;
 use super::queue::Item;
 use crate::codec::{CodecError, Schema, decode, encode};
-use crate::db::LogKey;
+use crate::engine::{Cursor, Database, Durability, Engine, Purpose, WriteBatch};
 use crate::error::Fault;
 use crate::stored::{StoredEntry, StoredLogId, StoredVote};
 use crate::types::{Entry, LogId};
@@ -18,32 +17,8 @@ use crate::types::{Entry, LogId};
 /// The database with its place, for error messages.
 #[derive(Clone)]
 pub(super) struct Disk {
-    db: Arc<DB>,
+    db: Arc<dyn Database>,
     path: PathBuf,
-}
-
-/// Where the writer thread puts a batch; a seam for tests, which watch the syncs or make them fail.
-pub(super) trait Sink: Send {
-    /// Writes the batch and returns once it is synced.
-    fn commit(&mut self, batch: WriteBatch) -> Result<(), Fault>;
-
-    /// Gives whole files back whose entries are all up to this index, which a synced batch has purged.
-    fn reclaim(&mut self, upto: u64) -> Result<(), Fault>;
-}
-
-impl Sink for Disk {
-    fn commit(&mut self, batch: WriteBatch) -> Result<(), Fault> {
-        let mut options = WriteOptions::default();
-        options.set_sync(true);
-        self.db.write_opt(batch, &options).map_err(Fault::database("write to", &self.path))
-    }
-
-    fn reclaim(&mut self, upto: u64) -> Result<(), Fault> {
-        // From the very first index, though the tombstone of a purge starts at the purge before: a file
-        // that reached across that one is given back as well, and a file deletion leaves no tombstone.
-        let (from, to) = (LogKey::Entry(0).encode(), LogKey::Entry(upto).encode());
-        self.db.delete_file_in_range(from, to).map_err(Fault::database("purge", &self.path))
-    }
 }
 
 /// Encodes an entry as its row.
@@ -53,7 +28,7 @@ pub(super) fn encode_entry(entry: &Entry) -> Result<Vec<u8>, Fault> {
 }
 
 /// Puts writes into one batch, in their order.
-pub(super) fn batch(items: &[Item]) -> Result<WriteBatch, Fault> {
+pub(super) fn batch(items: &[Item]) -> Result<WriteBatch<'_>, Fault> {
     let mut batch = WriteBatch::default();
     let unencodable = |error: CodecError| Fault::Misuse(error.to_string());
     for item in items {
@@ -61,20 +36,20 @@ pub(super) fn batch(items: &[Item]) -> Result<WriteBatch, Fault> {
             Item::Append { start, rows, .. } => {
                 if let Some(start) = start {
                     let row = encode(Schema::LogStart, start).map_err(unencodable)?;
-                    batch.put(LogKey::Start.encode(), row);
+                    batch.put(LogKey::Start.bytes(), row);
                 }
                 for (index, row) in rows {
-                    batch.put(LogKey::Entry(*index).encode(), row);
+                    batch.put(LogKey::Entry(*index).bytes(), row.as_slice());
                 }
             }
             Item::Vote { vote, .. } => {
                 let row = encode(Schema::Vote, &StoredVote::from(vote)).map_err(unencodable)?;
-                batch.put(LogKey::Vote.encode(), row);
+                batch.put(LogKey::Vote.bytes(), row);
             }
             Item::Truncate { drop, .. } => delete(&mut batch, drop),
             Item::Purge { drop, upto } => {
                 let row = encode(Schema::LogId, &StoredLogId::from(upto)).map_err(unencodable)?;
-                batch.put(LogKey::Purged.encode(), row);
+                batch.put(LogKey::Purged.bytes(), row);
                 delete(&mut batch, drop);
             }
         }
@@ -82,19 +57,34 @@ pub(super) fn batch(items: &[Item]) -> Result<WriteBatch, Fault> {
     Ok(batch)
 }
 
-fn delete(batch: &mut WriteBatch, drop: &Range<u64>) {
+fn delete(batch: &mut WriteBatch<'_>, drop: &Range<u64>) {
     if !drop.is_empty() {
-        batch.delete_range(LogKey::Entry(drop.start).encode(), LogKey::Entry(drop.end).encode());
+        batch.delete_range(LogKey::Entry(drop.start).bytes(), LogKey::Entry(drop.end).bytes());
     }
 }
 
 impl Disk {
-    pub(super) fn new(db: DB, path: &Path) -> Disk {
-        Disk { db: Arc::new(db), path: path.to_path_buf() }
+    /// Opens the database in a directory, or makes it.
+    pub(super) fn open(path: &Path, engine: &dyn Engine) -> Result<Disk, Fault> {
+        let db = engine.open(path, Purpose::Log).map_err(Fault::database("open", path))?;
+        Ok(Disk { db, path: path.to_path_buf() })
+    }
+
+    /// Writes the batch and returns once it is synced.
+    pub(super) fn commit(&self, batch: &WriteBatch<'_>) -> Result<(), Fault> {
+        self.db.write(batch, Durability::Synced).map_err(Fault::database("write to", &self.path))
+    }
+
+    /// Gives whole files back whose entries are all up to this index, which a synced batch has purged.
+    pub(super) fn reclaim(&self, upto: u64) -> Result<(), Fault> {
+        // From the very first index, though the tombstone of a purge starts at the purge before: a file
+        // that reached across that one is given back as well, and a file deletion leaves no tombstone.
+        let (from, to) = (LogKey::Entry(0).encode(), LogKey::Entry(upto).encode());
+        self.db.reclaim(&from, &to).map_err(Fault::database("purge", &self.path))
     }
 
     fn get<T: serde::de::DeserializeOwned>(&self, key: LogKey, schema: Schema) -> Result<Option<T>, Fault> {
-        let bytes = self.db.get(key.encode()).map_err(Fault::database("read", &self.path))?;
+        let bytes = self.db.get(&key.encode()).map_err(Fault::database("read", &self.path))?;
         bytes
             .map(|bytes| decode(schema, &bytes).map_err(Fault::codec(format!("log record {key:?}"))))
             .transpose()
@@ -144,36 +134,31 @@ impl Disk {
 
     /// The database itself, for tests.
     #[cfg(test)]
-    pub(super) fn database(&self) -> &DB {
-        &self.db
+    pub(super) fn database(&self) -> &dyn Database {
+        &*self.db
     }
 
     /// A consistent view of a range of entries, as of now.
     pub(super) fn scan(&self, range: Range<u64>) -> Scan<'_> {
-        let mut options = ReadOptions::default();
-        // Bounds keep the iterator off the tombstones of what was purged.
-        options.set_iterate_lower_bound(LogKey::Entry(range.start).encode());
         let end =
             if range.end == u64::MAX { LogKey::entries_end() } else { LogKey::Entry(range.end).encode() };
-        options.set_iterate_upper_bound(end);
-        let mut iterator = self.db.raw_iterator_opt(options);
-        iterator.seek_to_first();
-        Scan { iterator, disk: self }
+        let cursor = self.db.scan(&LogKey::Entry(range.start).encode(), &end);
+        Scan { cursor, disk: self }
     }
 }
 
 /// Entries of the disk, in order.
 pub(super) struct Scan<'a> {
-    iterator: DBRawIterator<'a>,
+    cursor: Box<dyn Cursor + 'a>,
     disk: &'a Disk,
 }
 
 impl Scan<'_> {
     /// The next entry with its encoded size.
     pub(super) fn next(&mut self) -> Result<Option<(Entry, usize)>, Fault> {
-        let Some((key, value)) = self.iterator.item() else {
+        let Some((key, value)) = self.cursor.item() else {
             // The end of the range, or a fault: only the status tells.
-            self.iterator.status().map_err(Fault::database("read", &self.disk.path))?;
+            self.cursor.status().map_err(Fault::database("read", &self.disk.path))?;
             return Ok(None);
         };
         let index = LogKey::entry_index(key)
@@ -186,7 +171,7 @@ impl Scan<'_> {
         }
         let bytes = value.len();
         let entry = stored.into_entry().map_err(|error| Fault::Damaged(format!("{}: {error}", what())))?;
-        self.iterator.next();
+        self.cursor.advance();
         Ok(Some((entry, bytes)))
     }
 }

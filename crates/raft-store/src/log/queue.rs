@@ -1,8 +1,10 @@
 //! The one line in which all writes to the log wait for its writer thread. Votes, appends, truncations and
 //! purges are one ordered sequence, as the protocol asks.
 
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -45,16 +47,33 @@ struct State {
     committed: Option<LogId>,
     closed: bool,
     stopped: Option<Arc<str>>,
+    /// Of a writer that is a task, while it waits.
+    task: Option<Waker>,
+}
+
+impl State {
+    /// Items and the committed position are taken under one lock: whoever set that position had put the
+    /// entries that it covers in line before, so they are in these items or already on disk.
+    fn work(&mut self) -> Work {
+        Work { items: std::mem::take(&mut self.items), committed: self.committed, closed: self.closed }
+    }
 }
 
 /// What the writer takes at once.
-pub(super) struct Work {
+pub struct Work {
     /// All that waited, in order.
     pub(super) items: Vec<Item>,
     /// The committed position as it was when `items` had all been submitted, hence never ahead of them.
     pub(super) committed: Option<LogId>,
     /// Nothing more will come.
     pub(super) closed: bool,
+}
+
+impl Work {
+    /// Whether there is anything to write and sync; without it only the guard is looked after.
+    pub fn writes(&self) -> bool {
+        !self.items.is_empty()
+    }
 }
 
 /// The line.
@@ -87,9 +106,18 @@ impl Queue {
             return Err(Fault::Stopped(reason));
         }
         state.items.push(item);
-        drop(state);
-        self.wake.notify_one();
+        self.wake(state);
         Ok(())
+    }
+
+    /// Wakes the writer, be it a thread or a task.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let task = state.task.take();
+        drop(state);
+        match task {
+            Some(task) => task.wake(),
+            None => self.wake.notify_one(),
+        }
     }
 
     /// Why the log takes no more writes.
@@ -117,15 +145,32 @@ impl Queue {
                 }
             };
         }
-        // Items and the committed position are taken under one lock: whoever set that position had put the
-        // entries that it covers in line before, so they are in these items or already on disk.
-        Work { items: std::mem::take(&mut state.items), committed: state.committed, closed: state.closed }
+        state.work()
+    }
+
+    /// [`take`](Queue::take) for a writer that is a task.
+    pub(super) async fn taken(&self, patience: Option<Duration>) -> Work {
+        let there_is_work = poll_fn(|context| {
+            let mut state = self.lock();
+            if state.items.is_empty() && !state.closed {
+                state.task = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        });
+        match patience {
+            None => there_is_work.await,
+            // With or without work: when its patience is over the writer has something else to do.
+            Some(patience) => drop(tokio::time::timeout(patience, there_is_work).await),
+        }
+        self.lock().work()
     }
 
     /// Lets the writer finish what waits, and end.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
-        self.wake.notify_one();
+        let mut state = self.lock();
+        state.closed = true;
+        self.wake(state);
     }
 
     /// Refuses everything from now on, and fails what waits. The first reason stays.

@@ -12,6 +12,7 @@ use super::disk::Disk;
 use super::memory::{Memory, Plan};
 use super::stats::Counters;
 use crate::error::Fault;
+use crate::runner::{Runner, blocking};
 use crate::types::{Entry, TypeConfig, Vote};
 
 /// Encoded bytes that one round of replication, or one step of a long read, carries at most (a single larger
@@ -24,6 +25,7 @@ pub struct LogReader {
     pub(super) memory: Arc<Mutex<Memory>>,
     pub(super) disk: Disk,
     pub(super) counters: Arc<Counters>,
+    pub(super) runner: Arc<dyn Runner>,
 }
 
 impl LogReader {
@@ -36,8 +38,7 @@ impl LogReader {
         }
         self.counters.read_cold();
         let reader = self.clone();
-        let read = tokio::task::spawn_blocking(move || reader.read_cold(range, max_bytes));
-        read.await.map_err(|error| Fault::Damaged(format!("a read of the log did not end: {error}")))?
+        blocking(&*self.runner, move || reader.read_cold(range, max_bytes)).await
     }
 
     /// Reads from the disk what the tail does not have. The tail and a view of the disk are taken at the same

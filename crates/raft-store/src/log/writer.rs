@@ -1,4 +1,5 @@
-//! The log's writer: one thread of the operating system that owns every write and every sync.
+//! The log's writer: the one place that writes and syncs. In the product it is a thread of the operating system
+//! ([`run`](LogWriter::run)); whoever has none lets it work step by step.
 //!
 //! While one sync is under way, the next writes gather in the queue; then all of them go to disk as one
 //! batch with one sync. The sync itself is the window: no timer, and no write waits for a fuller batch.
@@ -9,7 +10,7 @@ use std::time::Duration;
 use orloj_model::Clock;
 use tokio::sync::watch;
 
-use super::disk::{self, Sink};
+use super::disk::{self, Disk};
 use super::memory::Memory;
 use super::queue::{Item, Queue, Work};
 use super::stats::Counters;
@@ -20,10 +21,11 @@ use crate::stored::{StoredLogId, StoredVote};
 /// How old an unsynced claim of the guard may become.
 const GUARD_SYNC: Duration = Duration::from_secs(1);
 
-pub(super) struct Writer {
+/// Writes what waits in line, one batch and one sync at a time.
+pub struct LogWriter {
     pub(super) queue: Arc<Queue>,
     pub(super) memory: Arc<Mutex<Memory>>,
-    pub(super) sink: Box<dyn Sink>,
+    pub(super) disk: Disk,
     pub(super) guard: Guard,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) counters: Arc<Counters>,
@@ -32,24 +34,51 @@ pub(super) struct Writer {
     pub(super) guard_synced: Duration,
 }
 
-impl Writer {
+/// What has been written and not been told to anybody.
+pub struct Written {
+    items: Vec<Item>,
+    closed: bool,
+    result: Result<(), Fault>,
+}
+
+impl LogWriter {
     /// Runs until the log is closed or has failed.
-    pub(super) fn run(mut self) {
+    pub fn run(mut self) {
         loop {
-            let Work { items, committed, closed } = self.queue.take(self.patience());
-            let committed = committed.as_ref().map(StoredLogId::from);
-            let written = if items.is_empty() { Ok(()) } else { self.write(&items, committed) };
-            if let Err(fault) = written.and_then(|()| self.look_after_guard(committed, closed)) {
-                self.fail(items, &fault);
-                return;
-            }
-            for item in items {
-                item.complete(Ok(()));
-            }
-            if closed {
+            let work = self.queue.take(self.patience());
+            let written = self.write(work);
+            if !self.report(written) {
                 return;
             }
         }
+    }
+
+    /// Waits for the next writes. With [`write`](LogWriter::write) and [`report`](LogWriter::report), in this
+    /// order, until that answers `false`, a task does what [`run`](LogWriter::run) does in a thread.
+    pub async fn next(&self) -> Work {
+        self.queue.taken(self.patience()).await
+    }
+
+    /// Writes and syncs; waits for the disk.
+    pub fn write(&mut self, work: Work) -> Written {
+        let Work { items, committed, closed } = work;
+        let committed = committed.as_ref().map(StoredLogId::from);
+        let written = if items.is_empty() { Ok(()) } else { self.write_items(&items, committed) };
+        let result = written.and_then(|()| self.look_after_guard(committed, closed));
+        Written { items, closed, result }
+    }
+
+    /// Tells everybody who waits for what has been written. Answers whether there is more to do.
+    pub fn report(&mut self, written: Written) -> bool {
+        let Written { items, closed, result } = written;
+        if let Err(fault) = result {
+            self.fail(items, &fault);
+            return false;
+        }
+        for item in items {
+            item.complete(Ok(()));
+        }
+        !closed
     }
 
     /// How long the guard can wait: for ever once it says all there is to say.
@@ -61,14 +90,14 @@ impl Writer {
     }
 
     /// Writes and syncs one batch, and lets the guard follow.
-    fn write(&mut self, items: &[Item], committed: Option<StoredLogId>) -> Result<(), Fault> {
+    fn write_items(&mut self, items: &[Item], committed: Option<StoredLogId>) -> Result<(), Fault> {
         let batch = disk::batch(items)?;
         let before = self.guard.claim();
         if let Some(lowered) = lowered(before, items) {
             self.guard.lower(lowered)?;
         }
         let started = self.clock.monotonic();
-        self.sink.commit(batch)?;
+        self.disk.commit(&batch)?;
         self.counters.synced(self.clock.monotonic().saturating_sub(started));
         self.confirm(items);
         self.guard.raise(raised(before, items, committed))?;
@@ -77,7 +106,7 @@ impl Writer {
         }
         for item in items {
             if let Item::Purge { upto, .. } = item {
-                self.sink.reclaim(upto.index)?;
+                self.disk.reclaim(upto.index)?;
             }
         }
         Ok(())
@@ -124,10 +153,10 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
-    /// However the thread ends, nobody waits for it for ever.
+impl Drop for LogWriter {
+    /// However the writer ends, nobody waits for it for ever.
     fn drop(&mut self) {
-        self.queue.stop("its writer thread has ended".into());
+        self.queue.stop("its writer has ended".into());
     }
 }
 
@@ -166,6 +195,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::engine::rocks::Rocks;
     use crate::types::{Flushed, LeaderId, LogId, Vote};
 
     fn append(indexes: std::ops::Range<u64>) -> Item {
@@ -185,27 +215,14 @@ mod tests {
         Claim { last_index: Some(last), ..Claim::default() }
     }
 
-    /// A disk that takes everything.
-    struct Nowhere;
-
-    impl Sink for Nowhere {
-        fn commit(&mut self, _: rocksdb::WriteBatch) -> Result<(), Fault> {
-            Ok(())
-        }
-
-        fn reclaim(&mut self, _: u64) -> Result<(), Fault> {
-            Ok(())
-        }
-    }
-
     #[test]
     fn the_guard_is_synced_with_a_vote_and_otherwise_once_a_second() {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(orloj_model::time::ManualClock::default());
-        let mut writer = Writer {
+        let mut writer = LogWriter {
             queue: Arc::default(),
             memory: Arc::new(Mutex::new(Memory::new(None, None, 0))),
-            sink: Box::new(Nowhere),
+            disk: Disk::open(&dir.path().join("db"), &Rocks).unwrap(),
             guard: Guard::create(&dir.path().join("guard")).unwrap(),
             clock: clock.clone(),
             counters: Arc::default(),
@@ -213,10 +230,10 @@ mod tests {
             guard_synced: Duration::ZERO,
         };
         let vote = Item::Vote { vote: Vote::new(3, 1), done: oneshot::channel().0 };
-        writer.write(&[vote, append(0..3)], None).unwrap();
+        writer.write_items(&[vote, append(0..3)], None).unwrap();
         assert!(!writer.guard.is_dirty(), "a vote is claimed durably before it is reported");
 
-        writer.write(&[append(3..5)], None).unwrap();
+        writer.write_items(&[append(3..5)], None).unwrap();
         writer.look_after_guard(None, false).unwrap();
         assert!(writer.guard.is_dirty());
         assert_eq!(writer.patience(), Some(GUARD_SYNC));

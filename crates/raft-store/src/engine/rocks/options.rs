@@ -1,75 +1,12 @@
-//! How the two databases of a node are opened, and the shape of their keys.
+//! How the two databases of a node are tuned.
 //!
 //! They are two databases and not one because RocksDB decides write stalls, WAL syncs and recovery per
 //! database: compaction debt of the tables must not stall the log, and the bytes of the tables must not ride
 //! in the log's synced WAL.
 
-use std::path::Path;
-
-use rocksdb::{BlockBasedOptions, Cache, DB, DBCompressionType, DBRecoveryMode, Options};
-
-use crate::error::Fault;
+use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, Options};
 
 const MIB: usize = 1 << 20;
-
-/// The Raft group that all keys of this version belong to. The prefix costs nothing and lets several groups
-/// share a node later without moving data.
-pub const GROUP: u32 = 0;
-
-/// What a key of the log database names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum LogKey {
-    /// The vote.
-    Vote,
-    /// The position up to which the log has been purged.
-    Purged,
-    /// Where a log that was never purged begins.
-    Start,
-    /// The entry at an index.
-    Entry(u64),
-}
-
-const KIND_META: u8 = 1;
-const KIND_ENTRY: u8 = 2;
-const META_VOTE: u64 = 1;
-const META_PURGED: u64 = 2;
-const META_START: u64 = 3;
-
-/// Length of a key of the log database.
-pub const LOG_KEY_LEN: usize = 13;
-
-impl LogKey {
-    /// `[group u32][kind u8][index u64]`, big-endian, so that byte order is log order.
-    pub fn encode(self) -> [u8; LOG_KEY_LEN] {
-        let (kind, index) = match self {
-            LogKey::Vote => (KIND_META, META_VOTE),
-            LogKey::Purged => (KIND_META, META_PURGED),
-            LogKey::Start => (KIND_META, META_START),
-            LogKey::Entry(index) => (KIND_ENTRY, index),
-        };
-        let mut key = [0; LOG_KEY_LEN];
-        key[..4].copy_from_slice(&GROUP.to_be_bytes());
-        key[4] = kind;
-        key[5..].copy_from_slice(&index.to_be_bytes());
-        key
-    }
-
-    /// The index of an entry's key; `None` for any other key.
-    pub fn entry_index(key: &[u8]) -> Option<u64> {
-        let key: &[u8; LOG_KEY_LEN] = key.try_into().ok()?;
-        let [g0, g1, g2, g3, kind, index @ ..] = *key;
-        let ours = u32::from_be_bytes([g0, g1, g2, g3]) == GROUP && kind == KIND_ENTRY;
-        ours.then(|| u64::from_be_bytes(index))
-    }
-
-    /// The first key behind every entry.
-    pub fn entries_end() -> [u8; LOG_KEY_LEN] {
-        let mut key = LogKey::Entry(0).encode();
-        key[4] = KIND_ENTRY + 1;
-        key
-    }
-}
 
 /// What both databases have in common.
 fn base_options() -> Options {
@@ -96,7 +33,7 @@ fn base_options() -> Options {
 }
 
 /// Options of the log database: appends of growing keys, deletion from the front, reads rarely.
-pub fn log_options() -> Options {
+pub(super) fn log() -> Options {
     let mut options = base_options();
     // 16 MiB, not the customary 64: an idle node keeps little memory, and four buffers still take seconds
     // of full load while a flush is in the way. Smaller ones would only make more files to purge.
@@ -118,7 +55,7 @@ pub fn log_options() -> Options {
 }
 
 /// Options of the state database: point reads and short ranges over tables of small rows.
-pub fn state_options() -> Options {
+pub(super) fn state() -> Options {
     let mut options = base_options();
     options.set_write_buffer_size(32 * MIB);
     options.set_max_write_buffer_number(3);
@@ -139,38 +76,4 @@ pub fn state_options() -> Options {
     // compacted early, so that a scan from the head stays short.
     options.add_compact_on_deletion_collector_factory(1024, 512, 0.5);
     options
-}
-
-/// Opens a database, creating it when it is not there. Its parent directory must exist.
-///
-/// # Errors
-/// The disk failed, another process holds the database, or RocksDB found damage.
-pub fn open(path: &Path, options: &Options) -> Result<DB, Fault> {
-    DB::open(options, path).map_err(Fault::database("open", path))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn log_keys_are_golden_and_sorted() {
-        assert_eq!(LogKey::Vote.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(LogKey::Purged.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2]);
-        assert_eq!(LogKey::Start.encode(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3]);
-        assert_eq!(LogKey::Entry(0x0102).encode(), [0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1, 2]);
-        let mut sorted = [0, 1, 255, 256, u64::MAX].map(|index| LogKey::Entry(index).encode());
-        sorted.sort_unstable();
-        assert_eq!(sorted.map(|key| LogKey::entry_index(&key)), [0, 1, 255, 256, u64::MAX].map(Some));
-        assert!(LogKey::entries_end() > LogKey::Entry(u64::MAX).encode());
-        assert!(LogKey::Purged.encode() < LogKey::Entry(0).encode());
-    }
-
-    #[test]
-    fn only_keys_of_entries_have_an_index() {
-        assert_eq!(LogKey::entry_index(&LogKey::Vote.encode()), None);
-        assert_eq!(LogKey::entry_index(&LogKey::entries_end()), None);
-        assert_eq!(LogKey::entry_index(&[0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 1]), None);
-        assert_eq!(LogKey::entry_index(b"short"), None);
-    }
 }
