@@ -3,7 +3,14 @@
 pub mod action;
 pub mod args;
 pub mod dice;
+pub mod fabric;
+pub mod inside;
+pub mod journal;
+pub mod netns;
 pub mod plan;
+pub mod run_id;
 pub mod scenario;
 pub mod shrink;
 pub mod target;
+pub mod tool;
+pub mod wait;
