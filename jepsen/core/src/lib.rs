@@ -4,9 +4,16 @@
 //! checker that shared a mistake with what it checks would prove nothing. The harness of real processes and
 //! the simulation write the same [`history`] and call the same [`check`]ers.
 
+pub mod attempts;
 pub mod check;
+pub mod clocks;
 pub mod event;
+pub mod faults;
 pub mod history;
+pub mod leaders;
+pub mod spans;
+#[cfg(test)]
+mod testing;
 pub mod verdict;
 
 pub use event::{Event, Kind, Meta, What};

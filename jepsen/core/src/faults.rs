@@ -1,0 +1,146 @@
+//! The faults of a run as stretches of time, and when nothing disturbed the cluster.
+
+use std::collections::BTreeMap;
+
+use crate::check::Options;
+use crate::event::{Fault, What};
+use crate::history::History;
+use crate::leaders::Leaders;
+use crate::spans::{MS, Spans};
+
+/// A fault from its installation to its undoing.
+#[derive(Debug, Clone, Copy)]
+pub struct Installed<'a> {
+    /// What was done, as it was recorded when it began.
+    pub fault: &'a Fault,
+    /// The event of its installation.
+    pub event: u64,
+    /// Since when, in ns.
+    pub from_ns: u64,
+    /// Until it was undone; where that is not recorded, until the faults were healed or the history ends.
+    pub until_ns: u64,
+    /// Its undoing is recorded.
+    pub undone: bool,
+}
+
+impl Installed<'_> {
+    /// `package.name`.
+    pub fn class(&self) -> String {
+        format!("{}.{}", self.fault.package, self.fault.name)
+    }
+
+    /// Whether it is one of those that take bytes, space or power from a disk, or memory from a process: after
+    /// these a replica may stop by itself.
+    pub fn stops_processes(&self) -> bool {
+        matches!(self.fault.package.as_str(), "disk" | "power" | "resource" | "membership")
+    }
+}
+
+/// Every fault that was installed, or may have been, in order.
+pub fn installed(history: &History) -> Vec<Installed<'_>> {
+    let end = end_ns(history);
+    let heal = history.phase("heal");
+    let mut all: Vec<Installed<'_>> = Vec::new();
+    let mut open: BTreeMap<(u64, &str, &str), Vec<usize>> = BTreeMap::new();
+    for event in history.events() {
+        let What::Fault(fault) = &event.what else { continue };
+        let key = (fault.step, fault.package.as_str(), fault.name.as_str());
+        match fault.phase.as_str() {
+            "installed" | "indeterminate" => {
+                let until_ns = heal.filter(|heal| *heal > event.mono_ns).unwrap_or(end);
+                open.entry(key).or_default().push(all.len());
+                all.push(Installed {
+                    fault,
+                    event: event.i,
+                    from_ns: event.mono_ns,
+                    until_ns,
+                    undone: false,
+                });
+            }
+            "undone" => {
+                for at in open.remove(&key).into_iter().flatten() {
+                    all[at].until_ns = event.mono_ns;
+                    all[at].undone = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// When the last event happened, in ns.
+pub fn end_ns(history: &History) -> u64 {
+    history.events().last().map_or(0, |event| event.mono_ns)
+}
+
+/// The time in which something may explain that the cluster was slow: faults that `counts` names, each with
+/// the time that the cluster may need to recover from it; deaths of executors and of processes; changes of
+/// leader, from the last sign of the old one.
+pub fn disturbed(history: &History, options: &Options, counts: impl Fn(&Fault) -> bool) -> Spans {
+    let recovery = options.recovery_ms * MS;
+    let silence = options.offline_ms() * MS;
+    let mut spans: Vec<(u64, u64)> = installed(history)
+        .iter()
+        .filter(|installed| counts(installed.fault))
+        .map(|installed| {
+            let of_executors = matches!(installed.fault.package.as_str(), "executor" | "partition" | "link");
+            let after = if of_executors { recovery + silence } else { recovery };
+            (installed.from_ns, installed.until_ns + after)
+        })
+        .collect();
+    for event in history.events() {
+        match &event.what {
+            What::ExecutorDown(_) => spans.push((event.mono_ns, event.mono_ns + silence + recovery)),
+            What::Process(process) if process.state != "started" => {
+                spans.push((event.mono_ns, event.mono_ns + recovery));
+            }
+            _ => {}
+        }
+    }
+    let leaders = Leaders::of(history);
+    for pair in leaders.reigns().windows(2) {
+        let gone = pair[0].last_ns.min(pair[1].first_ns);
+        spans.push((gone, pair[1].first_ns + recovery));
+    }
+    Spans::of(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, at};
+
+    fn fault(ms: u64, step: u64, phase: &str) -> crate::Event {
+        let fault = Fault {
+            step,
+            package: "process".into(),
+            name: "pause".into(),
+            nodes: vec!["n1".into()],
+            phase: phase.into(),
+            ..Fault::default()
+        };
+        testing::event(ms, What::Fault(fault))
+    }
+
+    #[test]
+    fn a_fault_lasts_until_it_is_undone_or_healed() {
+        let history = History::merge(vec![
+            fault(10, 1, "installed"),
+            fault(20, 2, "installed"),
+            fault(25, 3, "skipped"),
+            fault(30, 1, "undone"),
+            testing::phase(40, "heal"),
+            testing::phase(90, "end"),
+        ]);
+        let found: Vec<_> = installed(&history)
+            .iter()
+            .map(|one| (one.fault.step, one.from_ns, one.until_ns, one.undone))
+            .collect();
+        assert_eq!(found, [(1, at(10), at(30), true), (2, at(20), at(40), false)]);
+        let options = Options { recovery_ms: 5, ..Options::default() };
+        let spans = disturbed(&history, &options, |_| true);
+        assert!(spans.touch(at(45), at(45)) && !spans.touch(at(46), at(90)));
+        assert!(!disturbed(&history, &options, |_| false).touch(0, at(90)));
+    }
+}
