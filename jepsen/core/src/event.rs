@@ -406,8 +406,11 @@ pub struct ReportAcked {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Effect {
-    /// The task.
+    /// The task, where the effect names it; the executor's own handler does not.
     pub task: String,
+    /// The harness's name of the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// The attempt.
     pub attempt: u32,
     /// The business key, where it has one.
