@@ -2,12 +2,19 @@
 
 pub mod action;
 pub mod args;
+pub mod clock;
+pub mod cluster;
 pub mod dice;
+pub mod disk;
 pub mod fabric;
+pub mod hosts;
 pub mod inside;
 pub mod journal;
+pub mod limits;
+pub mod nemesis;
 pub mod netns;
 pub mod plan;
+pub mod process;
 pub mod run_id;
 pub mod scenario;
 pub mod shrink;
