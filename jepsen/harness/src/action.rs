@@ -151,10 +151,8 @@ pub enum Action {
     /// The wall clock runs away evenly.
     #[serde(rename = "clock.ramp")]
     ClockRamp {
-        /// So many ms further at each beat.
-        by_ms: i64,
-        /// From one to the next, in ms.
-        beat_ms: u64,
+        /// So many ms gained in each second.
+        ms_per_s: i64,
     },
     /// Only so much of one core.
     #[serde(rename = "resource.cpu")]
@@ -271,7 +269,6 @@ impl Action {
             | Action::Resets { beat_ms }
             | Action::Amnesiac { beat_ms }
             | Action::ClockStrobe { beat_ms, .. }
-            | Action::ClockRamp { beat_ms, .. }
             | Action::Flap { beat_ms } => Some((*beat_ms).max(10)),
             _ => None,
         }

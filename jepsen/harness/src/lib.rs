@@ -18,6 +18,10 @@ pub mod process;
 pub mod run_id;
 pub mod scenario;
 pub mod shrink;
+pub mod store;
 pub mod target;
 pub mod tool;
 pub mod wait;
+
+#[cfg(test)]
+mod testing;

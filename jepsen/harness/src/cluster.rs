@@ -1,0 +1,3 @@
+//! The cluster under test.
+
+pub mod files;
