@@ -42,6 +42,12 @@ impl<'a> Operation<'a> {
         self.end.filter(|end| end.kind == Kind::Ok)
     }
 
+    /// The task that it is about, where either of its lines names one; of a submission without an answer its
+    /// label.
+    pub fn key(&self) -> Option<&'a str> {
+        self.end.and_then(|end| end.key.as_deref()).or(self.invoke.key.as_deref())
+    }
+
     /// Whether it may or may not have happened.
     pub fn is_unknown(&self) -> bool {
         self.end.is_none_or(|end| end.kind == Kind::Info)

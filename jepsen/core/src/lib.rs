@@ -4,6 +4,7 @@
 //! checker that shared a mistake with what it checks would prove nothing. The harness of real processes and
 //! the simulation write the same [`history`] and call the same [`check`]ers.
 
+pub mod acks;
 pub mod attempts;
 pub mod check;
 pub mod clocks;
@@ -12,9 +13,12 @@ pub mod faults;
 pub mod history;
 pub mod leaders;
 pub mod spans;
+pub mod tables;
+pub mod task_model;
 #[cfg(test)]
 mod testing;
 pub mod verdict;
+pub mod wgl;
 
 pub use event::{Event, Kind, Meta, What};
 pub use history::History;

@@ -8,6 +8,12 @@
 //! - A checker of something that every run has (acknowledged submissions, the phase after the last heal, the
 //!   tables at the end) is unknown without it: then the run did not get far enough to be judged.
 
+pub mod acked;
+pub mod cancel;
+pub mod linear;
+pub mod lists;
+pub mod replicas;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -97,7 +103,17 @@ pub struct Report {
 pub type Checker = fn(&History, &Options) -> Vec<Judgement>;
 
 /// Every checker that is live, in the order of the table.
-pub const CHECKERS: &[Checker] = &[];
+pub const CHECKERS: &[Checker] = &[
+    replicas::rounds,
+    replicas::promises,
+    replicas::digests,
+    replicas::entries,
+    acked::lost,
+    linear::check,
+    lists::check,
+    acked::once,
+    cancel::check,
+];
 
 /// Judges a history.
 pub fn judge(history: &History, options: &Options) -> Report {
