@@ -16,10 +16,11 @@ use orloj_api::{Api, Bounds, Parts, debug_router, internal_router, peer, public_
 use orloj_model::id::NodeId;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_raft_store::http::HttpTransport;
-use orloj_raft_store::{MemberInfo, Store};
+use orloj_raft_store::{Environment, MemberInfo, Store};
 use orloj_scheduler::Service;
 use orloj_scheduler::link::HttpLink;
 use orloj_wire::clock::SystemClock;
+use orloj_wire::random::SystemRandom;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -151,7 +152,8 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
     // One cluster's time for whoever stamps entries and for the leader's loop.
     let cluster_clock = ClusterClock::new(Arc::clone(&clock));
     let stamps = Arc::new(cluster_clock.clone());
-    let store = Store::open(config.store.clone(), Arc::new(transport), stamps).await?;
+    let environment = Environment::new(stamps, Arc::new(SystemRandom));
+    let store = Store::open(config.store.clone(), Arc::new(transport), environment).await?;
     tracing::info!(node = ?store.status().id, api = %config.store.api, internal = %config.store.internal, "replica started");
     let ends = CancellationToken::new();
     let parts = Running::start(&config, secrets, &store, cluster_clock, listeners, &ends)?;

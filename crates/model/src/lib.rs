@@ -22,10 +22,10 @@ pub mod executor;
 pub mod id;
 pub mod key;
 pub mod query;
+pub mod random;
 pub mod schema;
 pub mod tables;
 pub mod task;
-pub mod random;
 pub mod time;
 
 pub use apply::{Stamp, apply};

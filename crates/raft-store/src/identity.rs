@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use orloj_model::Random;
 use orloj_model::id::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -45,12 +46,12 @@ impl Identity {
     ///
     /// # Errors
     /// IO, damage, another cluster, or data without an identity.
-    pub fn open(dir: &Path, cluster: &str, data: Data) -> Result<Identity, OpenError> {
+    pub fn open(dir: &Path, cluster: &str, data: Data, random: &dyn Random) -> Result<Identity, OpenError> {
         let refuse = |problem: String| Err(OpenError::Identity { dir: dir.display().to_string(), problem });
         match Self::read(dir)? {
             None if data.log || data.state => refuse("the file is missing though there is data".into()),
             None => {
-                let identity = Identity::new(cluster.to_owned(), new_birth());
+                let identity = Identity::new(cluster.to_owned(), new_birth(random));
                 identity.write(dir)?;
                 Ok(identity)
             }
@@ -93,18 +94,26 @@ fn file(dir: &Path) -> PathBuf {
     dir.join(FILE)
 }
 
-fn new_birth() -> String {
+fn new_birth(random: &dyn Random) -> String {
     let mut bytes = [0; BIRTH_BYTES];
-    getrandom::fill(&mut bytes).expect("the operating system supplies random numbers");
+    random.fill(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use orloj_model::random::SeededRandom;
+
     use super::*;
 
     const NONE: Data = Data { log: false, state: false };
     const BOTH: Data = Data { log: true, state: true };
+
+    fn open(dir: &Path, cluster: &str, data: Data) -> Result<Identity, OpenError> {
+        // Drawn from the directory's name, so that no two are born alike.
+        let seed = crc32fast::hash(dir.as_os_str().as_encoded_bytes());
+        Identity::open(dir, cluster, data, &SeededRandom::new(seed.into()))
+    }
 
     fn refusal(result: Result<Identity, OpenError>) -> String {
         match result {
@@ -116,38 +125,38 @@ mod tests {
     #[test]
     fn an_identity_is_drawn_once() {
         let dir = tempfile::tempdir().unwrap();
-        let mut first = Identity::open(dir.path(), "blue", NONE).unwrap();
+        let mut first = open(dir.path(), "blue", NONE).unwrap();
         assert_eq!(first.birth.len(), 2 * BIRTH_BYTES);
-        assert_eq!(Identity::open(dir.path(), "blue", NONE).unwrap(), first);
+        assert_eq!(open(dir.path(), "blue", NONE).unwrap(), first);
         first.id = Some(7);
         first.write(dir.path()).unwrap();
-        assert_eq!(Identity::open(dir.path(), "blue", BOTH).unwrap(), first);
+        assert_eq!(open(dir.path(), "blue", BOTH).unwrap(), first);
         let other = tempfile::tempdir().unwrap();
-        assert_ne!(Identity::open(other.path(), "blue", NONE).unwrap().birth, first.birth);
+        assert_ne!(open(other.path(), "blue", NONE).unwrap().birth, first.birth);
     }
 
     #[test]
     fn what_does_not_fit_together_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(refusal(Identity::open(dir.path(), "blue", BOTH)).contains("missing"));
-        let mut identity = Identity::open(dir.path(), "blue", NONE).unwrap();
-        assert!(refusal(Identity::open(dir.path(), "red", NONE)).contains("red"));
+        assert!(refusal(open(dir.path(), "blue", BOTH)).contains("missing"));
+        let mut identity = open(dir.path(), "blue", NONE).unwrap();
+        assert!(refusal(open(dir.path(), "red", NONE)).contains("red"));
         identity.id = Some(1);
         identity.write(dir.path()).unwrap();
         for data in [NONE, Data { log: true, state: false }, Data { log: false, state: true }] {
-            assert!(refusal(Identity::open(dir.path(), "blue", data)).contains("data is missing"));
+            assert!(refusal(open(dir.path(), "blue", data)).contains("data is missing"));
         }
     }
 
     #[test]
     fn a_damaged_identity_is_no_missing_one() {
         let dir = tempfile::tempdir().unwrap();
-        Identity::open(dir.path(), "blue", NONE).unwrap();
+        open(dir.path(), "blue", NONE).unwrap();
         let path = file(dir.path());
         let mut bytes = std::fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         std::fs::write(&path, bytes).unwrap();
-        assert!(matches!(Identity::open(dir.path(), "blue", NONE), Err(OpenError::Storage(_))));
+        assert!(matches!(open(dir.path(), "blue", NONE), Err(OpenError::Storage(_))));
     }
 }

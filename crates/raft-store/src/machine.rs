@@ -21,6 +21,7 @@ use crate::codec::{self, Schema};
 use crate::disk::Disk;
 use crate::error::Fault;
 use crate::faults::Faults;
+use crate::runner::{Runner, blocking};
 use crate::snapshot::{Handle, Live, Snapshots, Taken};
 use crate::status::{Checkpoint, TERM_EVERY};
 use crate::tables::{Changed, Overlay, Position, StateDb, View};
@@ -148,6 +149,7 @@ pub struct Machine {
     published: Arc<Published>,
     disk: Arc<Disk>,
     faults: Faults,
+    runner: Arc<dyn Runner>,
     /// Closes when the machine is dropped, and with it its hold on the database.
     _alive: mpsc::Sender<()>,
 }
@@ -167,14 +169,12 @@ impl Machine {
     /// IO or damage.
     pub fn new(
         (live, state): (Live, StateDb),
-        snapshots: Arc<Snapshots>,
-        disk: Arc<Disk>,
-        faults: Faults,
+        (snapshots, disk, faults, runner): (Arc<Snapshots>, Arc<Disk>, Faults, Arc<dyn Runner>),
         alive: mpsc::Sender<()>,
     ) -> Result<Machine, Fault> {
         let position = state.position()?;
         let published = Arc::new(Published::new(&state, &position));
-        Ok(Machine { live, state, position, snapshots, published, disk, faults, _alive: alive })
+        Ok(Machine { live, state, position, snapshots, published, disk, faults, runner, _alive: alive })
     }
 
     /// What it publishes.
@@ -201,7 +201,7 @@ impl Machine {
             return Ok(());
         }
         let (taken, snapshots) = (self.take().await?, Arc::clone(&self.snapshots));
-        blocking(move || snapshots.keep(taken)).await.map(|_| ())
+        blocking(&*self.runner, move || snapshots.keep(taken)).await.map(|_| ())
     }
 
     fn begin(&self) -> Work {
@@ -281,7 +281,7 @@ impl Machine {
             snapshots.adopt(&snapshot)?;
             Ok((live, state, position))
         };
-        (self.live, self.state, self.position) = blocking(work).await?;
+        (self.live, self.state, self.position) = blocking(&*self.runner, work).await?;
         self.published.advance(&self.state, &self.position, true);
         self.published.installed.fetch_add(1, Ordering::Relaxed);
         self.published.tell(vec![AppliedEvents { index: self.position.index(), events: Vec::new() }]);
@@ -296,7 +296,7 @@ impl Machine {
     /// Takes a checkpoint now, between two applies, so that data and position agree.
     async fn take(&self) -> Result<Taken, Fault> {
         let (snapshots, state, meta) = (Arc::clone(&self.snapshots), self.state.clone(), self.meta());
-        blocking(move || snapshots.take(&state, meta)).await
+        blocking(&*self.runner, move || snapshots.take(&state, meta)).await
     }
 
     fn report<T>(&self, result: Result<T, io::Error>) -> Result<T, io::Error> {
@@ -304,18 +304,6 @@ impl Machine {
             self.faults.raise(error);
         }
         result
-    }
-}
-
-/// Runs work that waits for the disk where it holds up no other task.
-pub async fn blocking<T, F>(work: F) -> Result<T, Fault>
-where
-    T: Send + 'static,
-    F: FnOnce() -> Result<T, Fault> + Send + 'static,
-{
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(Fault::Damaged(format!("a task of the storage died: {error}"))),
     }
 }
 
@@ -350,7 +338,12 @@ impl RaftStateMachine<TypeConfig> for Machine {
             }
             _ => self.take().await.map(Made::Now),
         };
-        Builder { made: Some(taken), snapshots: Arc::clone(&self.snapshots), faults: self.faults.clone() }
+        Builder {
+            made: Some(taken),
+            snapshots: Arc::clone(&self.snapshots),
+            faults: self.faults.clone(),
+            runner: Arc::clone(&self.runner),
+        }
     }
 
     async fn install_snapshot(&mut self, _: &SnapshotMeta, snapshot: Handle) -> Result<(), io::Error> {
@@ -372,6 +365,7 @@ pub struct Builder {
     made: Option<Result<Made, Fault>>,
     snapshots: Arc<Snapshots>,
     faults: Faults,
+    runner: Arc<dyn Runner>,
 }
 
 enum Made {
@@ -389,7 +383,7 @@ impl RaftSnapshotBuilder<TypeConfig> for Builder {
             Ok(Made::Already(current)) => Ok(current),
             Ok(Made::Now(taken)) => {
                 let snapshots = Arc::clone(&self.snapshots);
-                blocking(move || snapshots.keep(taken)).await
+                blocking(&*self.runner, move || snapshots.keep(taken)).await
             }
             Err(fault) => Err(fault),
         };

@@ -6,24 +6,25 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
-use orloj_model::Clock;
 use orloj_model::id::NodeId;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Options;
-use crate::disk::{Disk, Probe};
+use crate::disk::Disk;
+use crate::environment::Environment;
 use crate::error::Fault;
 use crate::failure::OpenError;
 use crate::faults::Faults;
 use crate::files;
 use crate::identity::{Data, Identity};
 use crate::log::{LogMonitor, LogStore, TAIL_BYTES};
-use crate::machine::{Machine, Published, blocking};
+use crate::machine::{Machine, Published};
 use crate::peer::{Link, Peers};
 use crate::proposer::{self, Packer, Proposer};
 use crate::receive::Reception;
+use crate::runner::{Runner, blocking};
 use crate::snapshot::{Live, Snapshots};
 use crate::status::Leadership;
 use crate::transport::Transport;
@@ -32,8 +33,6 @@ use crate::{bootstrap, upkeep};
 
 /// Directory of the log.
 const LOG_DIR: &str = "raft";
-/// A file of the log that is there once there is a log.
-const LOG_MARKER: &str = "db/CURRENT";
 /// Directory of the tables.
 const STATE_DIR: &str = "state";
 /// Directory of the snapshots.
@@ -45,6 +44,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(5);
 pub struct Node {
     /// What it was told.
     pub options: Options,
+    /// Runs what waits for the disk.
+    pub runner: Arc<dyn Runner>,
     /// Its way to peers, without an id.
     pub link: Link,
     /// Where its parts report that it must stop.
@@ -88,24 +89,27 @@ impl Node {
     pub async fn open(
         options: Options,
         transport: Arc<dyn Transport>,
-        clock: Arc<dyn Clock>,
-        probe: Probe,
+        environment: Environment,
     ) -> Result<Arc<Node>, OpenError> {
         options.check()?;
         let dir = options.dir.clone();
         fs::create_dir_all(&dir).map_err(Fault::io("create", &dir))?;
-        let disk = Arc::new(Disk::open(dir.clone(), options.disk, probe)?);
-        let identity = Identity::open(&dir, &options.cluster, data_in(&dir)?)?;
+        let disk = Arc::new(Disk::open(dir.clone(), options.disk, Arc::clone(&environment.probe))?);
+        let data = data_in(&dir, &environment)?;
+        let identity = Identity::open(&dir, &options.cluster, data, &*environment.random)?;
         let fresh = identity.id.is_none();
-        let log_clock = Arc::clone(&clock);
-        let (log, state, snapshots) = blocking(move || open_all(&dir, fresh, log_clock)).await?;
+        let Environment { runner, clock, .. } = environment.clone();
+        let opening = move || open_all(&dir, fresh, &environment);
+        let (log, state, snapshots) = blocking(&*runner, opening).await?;
 
         let (faults, snapshots) = (Faults::new(), Arc::new(snapshots));
         let (alive, machine_gone) = mpsc::channel(1);
-        let machine = Machine::new(state, Arc::clone(&snapshots), Arc::clone(&disk), faults.clone(), alive)?;
-        let (proposer, packer) = proposer::queue(options.proposals, Arc::clone(&clock));
+        let shared = (Arc::clone(&snapshots), Arc::clone(&disk), faults.clone(), Arc::clone(&runner));
+        let machine = Machine::new(state, shared, alive)?;
+        let (proposer, packer) = proposer::queue(options.proposals, clock);
         let link = Link::new(transport, options.cluster.clone(), 0, identity.birth.clone());
         let node = Arc::new(Node {
+            runner,
             link,
             faults,
             disk,
@@ -141,7 +145,7 @@ impl Node {
         machine.cover(&log.state()).await?;
         let config = self.raft_config()?;
         let chunk_timeout = Duration::from_millis(self.options.snapshot.chunk_timeout_ms);
-        let peers = Peers::new(self.link.under(id), chunk_timeout);
+        let peers = Peers::new(self.link.under(id), chunk_timeout, Arc::clone(&self.runner));
         let monitor = log.monitor();
         let raft = Raft::new(id, Arc::new(config), peers, log, machine)
             .await
@@ -198,6 +202,7 @@ impl Node {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => {}
                 () = task => {}
             }
@@ -287,19 +292,18 @@ impl Node {
     }
 }
 
-fn data_in(dir: &Path) -> Result<Data, Fault> {
-    let marker = dir.join(LOG_DIR).join(LOG_MARKER);
-    let log = marker.try_exists().map_err(Fault::io("look for", &marker))?;
+fn data_in(dir: &Path, environment: &Environment) -> Result<Data, Fault> {
+    let log = LogStore::exists(&dir.join(LOG_DIR), &*environment.engine)?;
     Ok(Data { log, state: Live::exists(&dir.join(STATE_DIR))? })
 }
 
 type Opened = (LogStore, (Live, crate::tables::StateDb), Snapshots);
 
-fn open_all(dir: &Path, fresh: bool, clock: Arc<dyn Clock>) -> Result<Opened, Fault> {
+fn open_all(dir: &Path, fresh: bool, environment: &Environment) -> Result<Opened, Fault> {
     let log_dir = dir.join(LOG_DIR);
     files::create_dir(&log_dir)?;
-    let log = LogStore::open(&log_dir, TAIL_BYTES, clock)?;
+    let log = LogStore::open(&log_dir, TAIL_BYTES, environment)?;
     let snapshots = Snapshots::open(dir.join(SNAPSHOT_DIR))?;
-    let state = Live::open(dir.join(STATE_DIR), fresh)?;
+    let state = Live::open(dir.join(STATE_DIR), fresh, Arc::clone(&environment.engine))?;
     Ok((log, state, snapshots))
 }

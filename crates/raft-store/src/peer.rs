@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::CodecError;
 use crate::message::{self, Append, AppendReply, AskVote, Transfer, TransferReply, VoteReply};
+use crate::runner::Runner;
 use crate::snapshot::Handle;
 use crate::stored::StoredVote;
 use crate::transport::{RpcEnvelope, RpcKind, Transport, TransportError};
@@ -102,13 +103,14 @@ impl Link {
 pub struct Peers {
     link: Link,
     chunk_timeout: Duration,
+    runner: Arc<dyn Runner>,
 }
 
 impl Peers {
     /// Peers of the node that owns the link. A snapshot's transfer is given up after `chunk_timeout` without
     /// an answer.
-    pub fn new(link: Link, chunk_timeout: Duration) -> Self {
-        Peers { link, chunk_timeout }
+    pub fn new(link: Link, chunk_timeout: Duration, runner: Arc<dyn Runner>) -> Self {
+        Peers { link, chunk_timeout, runner }
     }
 }
 
@@ -116,7 +118,13 @@ impl RaftNetworkFactory<TypeConfig> for Peers {
     type Network = Peer;
 
     async fn new_client(&mut self, target: NodeId, member: &Member) -> Peer {
-        Peer { link: self.link.clone(), target, member: member.clone(), chunk_timeout: self.chunk_timeout }
+        Peer {
+            link: self.link.clone(),
+            target,
+            member: member.clone(),
+            chunk_timeout: self.chunk_timeout,
+            runner: Arc::clone(&self.runner),
+        }
     }
 }
 
@@ -126,6 +134,7 @@ pub struct Peer {
     pub(crate) target: NodeId,
     pub(crate) member: Member,
     pub(crate) chunk_timeout: Duration,
+    pub(crate) runner: Arc<dyn Runner>,
 }
 
 impl Peer {
@@ -217,8 +226,9 @@ impl RaftNetworkV2<TypeConfig> for Peer {
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let sent = crate::send::send(self, (&vote).into(), &snapshot.snapshot);
         tokio::select! {
-            sent = sent => Ok(SnapshotResponse::new(Vote::from(sent?))),
+            biased;
             closed = cancel => Err(closed.into()),
+            sent = sent => Ok(SnapshotResponse::new(Vote::from(sent?))),
         }
     }
 

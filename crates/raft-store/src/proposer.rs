@@ -191,6 +191,9 @@ impl Packer {
         let mut in_flight = FuturesUnordered::new();
         loop {
             tokio::select! {
+                biased;
+                // First, and yet the line is never held up: what is in flight is bounded, and only what is
+                // taken from the line adds to it.
                 Some(()) = in_flight.next(), if !in_flight.is_empty() => {}
                 item = self.next(), if in_flight.len() < self.options.in_flight => {
                     let Some(first) = item else { return };

@@ -5,9 +5,10 @@ use openraft::storage::Snapshot;
 
 use crate::error::Fault;
 use crate::failure::RpcError;
-use crate::machine::{Machine, blocking};
+use crate::machine::Machine;
 use crate::message::{SendSnapshot, SnapshotReply};
 use crate::node::Node;
+use crate::runner::blocking;
 use crate::snapshot::{Incoming, Manifest, ReceiveError};
 use crate::stored::StoredVote;
 use crate::types::{LogId, Raft, Vote};
@@ -54,7 +55,7 @@ pub async fn receive(
                 let taken = incoming.take(file as usize, offset, crc, &data);
                 Ok((incoming, taken))
             };
-            match blocking(write).await {
+            match blocking(&*node.runner, write).await {
                 Ok((incoming, taken)) => {
                     reception.0 = Some(incoming);
                     taken.map(|()| SnapshotReply::Written)
@@ -62,7 +63,7 @@ pub async fn receive(
                 Err(fault) => Err(fault.into()),
             }
         }
-        SendSnapshot::Finish { .. } => finish(raft, &mut reception, vote).await,
+        SendSnapshot::Finish { .. } => finish(node, raft, &mut reception, vote).await,
     };
     answer(node, taken)
 }
@@ -90,13 +91,14 @@ async fn begin(
         return Ok(SnapshotReply::Again(format!("{needed} bytes are needed, {free} are free")));
     }
     let snapshots = std::sync::Arc::clone(&node.snapshots);
-    let begun = blocking(move || Ok(Incoming::begin(&snapshots, manifest))).await??;
+    let begun = blocking(&*node.runner, move || Ok(Incoming::begin(&snapshots, manifest))).await??;
     let have = begun.received().to_vec();
     reception.0 = Some(begun);
     Ok(SnapshotReply::Have(have))
 }
 
 async fn finish(
+    node: &Node,
     raft: &Raft<Machine>,
     reception: &mut Reception,
     vote: StoredVote,
@@ -104,7 +106,7 @@ async fn finish(
     let Some(incoming) = reception.0.take() else {
         return Ok(SnapshotReply::Again("nothing is being received".into()));
     };
-    let handle = blocking(move || Ok(incoming.finish())).await??;
+    let handle = blocking(&*node.runner, move || Ok(incoming.finish())).await??;
     let snapshot = Snapshot { meta: handle.meta().clone(), snapshot: handle };
     match raft.install_full_snapshot(Vote::from(vote), snapshot).await {
         Ok(response) => Ok(SnapshotReply::Done((&response.vote).into())),

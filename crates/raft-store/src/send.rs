@@ -10,9 +10,9 @@ use bytes::Bytes;
 use openraft::errors::{RPCError, StreamingError, Unreachable};
 
 use crate::error::Fault;
-use crate::machine::blocking;
 use crate::message::{SendSnapshot, SnapshotReply};
 use crate::peer::Peer;
+use crate::runner::{Runner, blocking};
 use crate::snapshot::{FileEntry, Handle};
 use crate::stored::StoredVote;
 use crate::transport::RpcKind;
@@ -43,7 +43,7 @@ pub async fn send(
     for ((number, entry), have) in (0..).zip(&manifest.files).zip(have) {
         let mut offset = have;
         while offset < entry.size {
-            let data = read(snapshot, entry, offset).await?;
+            let data = read(&*peer.runner, snapshot, entry, offset).await?;
             let (crc, length) = (crc32fast::hash(&data), data.len() as u64);
             match step(peer, &SendSnapshot::Piece { vote, file: number, offset, crc, data }).await? {
                 SnapshotReply::Written => offset += length,
@@ -72,6 +72,7 @@ fn unexpected(reply: &SnapshotReply) -> StreamingError<TypeConfig> {
 }
 
 async fn read(
+    runner: &dyn Runner,
     snapshot: &Handle,
     entry: &FileEntry,
     offset: u64,
@@ -83,7 +84,7 @@ async fn read(
         file.read_exact_at(&mut piece, offset).map_err(Fault::io("read", &path))?;
         Ok(piece)
     };
-    match blocking(read).await {
+    match blocking(runner, read).await {
         Ok(piece) => Ok(Bytes::from(piece)),
         Err(fault) => {
             // The receiver finds damage by the checksum of the file; here the file cannot be read at all.

@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rocksdb::checkpoint::Checkpoint;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, Schema};
@@ -37,7 +36,7 @@ pub use receive::{Incoming, ReceiveError};
 const MANIFEST: &str = "snapshot";
 const BUILDING: &str = "building-";
 const INCOMING: &str = "incoming-";
-/// Most files in a snapshot; RocksDB makes far fewer.
+/// Most files in a snapshot; the engine makes far fewer.
 const FILE_LIMIT: usize = 65_536;
 
 /// A file of a snapshot.
@@ -212,9 +211,8 @@ impl Snapshots {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let dir = Retirable::new(self.dir.join(format!("{BUILDING}{number}")));
         dir.retire();
-        Checkpoint::new(state.raw())
-            .and_then(|checkpoint| checkpoint.create_checkpoint(dir.path()))
-            .map_err(Fault::database("take a checkpoint of", state.path()))?;
+        let taken = state.raw().checkpoint(dir.path());
+        taken.map_err(Fault::database("take a checkpoint of", state.path()))?;
         Ok(Taken { dir, meta })
     }
 

@@ -5,8 +5,13 @@ use std::collections::BTreeMap;
 use orloj_model::tables::{Read as _, TableId, Write as _};
 
 use super::*;
+use crate::engine::rocks::Rocks;
 use crate::tables::{Changed, Position};
 use crate::types::{LeaderId, LogId};
+
+fn open(root: PathBuf, fresh: bool) -> Result<(Live, StateDb), Fault> {
+    Live::open(root, fresh, Arc::new(Rocks))
+}
 
 fn id(index: u64) -> LogId {
     LogId { leader_id: LeaderId { term: 2, node_id: 1 }, index }
@@ -38,7 +43,7 @@ struct Home {
 impl Home {
     fn new() -> Home {
         let dir = tempfile::tempdir().unwrap();
-        let (live, state) = Live::open(dir.path().join("state"), true).unwrap();
+        let (live, state) = open(dir.path().join("state"), true).unwrap();
         let snapshots = Snapshots::open(dir.path().join("snapshots")).unwrap();
         Home { dir, live, state, snapshots }
     }
@@ -47,7 +52,7 @@ impl Home {
     fn restart(self) -> Home {
         let Home { dir, live, state, snapshots } = self;
         drop((live, state, snapshots));
-        let (live, state) = Live::open(dir.path().join("state"), false).unwrap();
+        let (live, state) = open(dir.path().join("state"), false).unwrap();
         let snapshots = Snapshots::open(dir.path().join("snapshots")).unwrap();
         Home { dir, live, state, snapshots }
     }
@@ -282,11 +287,11 @@ fn a_lost_pointer_or_directory_is_damage() {
     drop((home.live, home.state));
     let pointer = fs::read(root.join("current")).unwrap();
     fs::remove_file(root.join("current")).unwrap();
-    assert!(matches!(Live::open(root.clone(), false), Err(Fault::Damaged(_))));
+    assert!(matches!(open(root.clone(), false), Err(Fault::Damaged(_))));
     fs::write(root.join("current"), &pointer[..pointer.len() - 1]).unwrap();
-    assert!(matches!(Live::open(root.clone(), true), Err(Fault::Codec { .. })));
+    assert!(matches!(open(root.clone(), true), Err(Fault::Codec { .. })));
     fs::write(root.join("current"), pointer).unwrap();
-    assert!(Live::open(root.clone(), false).is_ok());
+    assert!(open(root.clone(), false).is_ok());
     fs::remove_dir_all(root.join("0001")).unwrap();
-    assert!(matches!(Live::open(root, false), Err(Fault::Damaged(_))));
+    assert!(matches!(open(root, false), Err(Fault::Damaged(_))));
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
+use orloj_model::Command;
 use orloj_model::id::{NodeId, Round};
-use orloj_model::{Clock, Command};
 use tokio::sync::{broadcast, watch};
 
 use crate::config::Options;
+use crate::environment::Environment;
 use crate::failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError, RpcError};
 use crate::machine::AppliedEvents;
 use crate::node::Node;
@@ -21,7 +22,7 @@ use crate::status::{Leadership, MemberInfo, NodeHistory, NodeStatus};
 use crate::tables::View;
 use crate::transport::{RpcEnvelope, RpcKind, Transport};
 use crate::types::{Member, TypeConfig};
-use crate::{disk, membership, report, rpc, upkeep};
+use crate::{membership, report, rpc, upkeep};
 
 /// Longest wait for a majority to confirm a read.
 const READ_DEADLINE: Duration = Duration::from_secs(5);
@@ -49,22 +50,9 @@ impl Store {
     pub async fn open(
         options: Options,
         transport: Arc<dyn Transport>,
-        clock: Arc<dyn Clock>,
+        environment: Environment,
     ) -> Result<Store, OpenError> {
-        Self::open_on(options, transport, clock, disk::statvfs()).await
-    }
-
-    /// [`open`](Store::open) with another way to ask for the space on the disk.
-    ///
-    /// # Errors
-    /// As [`open`](Store::open).
-    pub async fn open_on(
-        options: Options,
-        transport: Arc<dyn Transport>,
-        clock: Arc<dyn Clock>,
-        probe: disk::Probe,
-    ) -> Result<Store, OpenError> {
-        Ok(Store { node: Node::open(options, transport, clock, probe).await? })
+        Ok(Store { node: Node::open(options, transport, environment).await? })
     }
 
     /// Proposes a command that holds in any round (of a caller or an executor) and waits until it has been

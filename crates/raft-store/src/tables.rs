@@ -1,4 +1,4 @@
-//! The model's tables on RocksDB.
+//! The model's tables in a database.
 //!
 //! All tables share one column family, told apart by the beginning of their keys: `[group u32][table u8]`,
 //! then the model's own key. One column family is one memtable and one write-ahead log, so that a batch is
@@ -12,11 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use orloj_model::tables::{RawRow, Read, TableId};
-use rocksdb::{DB, ReadOptions, SnapshotWithThreadMode};
-use self_cell::self_cell;
 use serde::de::DeserializeOwned;
 
 use crate::codec;
+use crate::engine::Snapshot;
 use crate::error::Fault;
 
 pub use overlay::Overlay;
@@ -36,17 +35,6 @@ fn full_key(table: u8, key: &[u8]) -> Vec<u8> {
     full
 }
 
-type DbSnapshot<'a> = SnapshotWithThreadMode<'a, DB>;
-
-self_cell!(
-    /// A snapshot together with the database that it belongs to.
-    struct Pinned {
-        owner: Arc<Home>,
-        #[covariant]
-        dependent: DbSnapshot,
-    }
-);
-
 /// The tables at one applied index. Cheap to clone.
 #[derive(Clone)]
 pub struct View {
@@ -54,7 +42,9 @@ pub struct View {
 }
 
 struct Cut {
-    pinned: Pinned,
+    pinned: Box<dyn Snapshot>,
+    /// Keeps the directory; dropped after the snapshot, which keeps the database.
+    home: Arc<Home>,
     applied: u64,
     digest: u64,
 }
@@ -62,8 +52,8 @@ struct Cut {
 impl View {
     /// What the database holds now; `applied` and `digest` must be what it says of itself.
     fn of(home: &Arc<Home>, applied: u64, digest: u64) -> View {
-        let pinned = Pinned::new(Arc::clone(home), |home| home.db.snapshot());
-        View { cut: Arc::new(Cut { pinned, applied, digest }) }
+        let pinned = Arc::clone(&home.db).snapshot();
+        View { cut: Arc::new(Cut { pinned, home: Arc::clone(home), applied, digest }) }
     }
 
     /// Index of the last entry whose changes it shows; 0 before the first.
@@ -77,7 +67,7 @@ impl View {
     }
 
     fn path(&self) -> &Path {
-        self.cut.pinned.borrow_owner().db.path()
+        self.cut.home.path()
     }
 }
 
@@ -85,8 +75,7 @@ impl Read for View {
     type Error = Fault;
 
     fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let snapshot = self.cut.pinned.borrow_dependent();
-        snapshot.get(full_key(table as u8, key)).map_err(Fault::database("read", self.path()))
+        self.cut.pinned.get(&full_key(table as u8, key)).map_err(Fault::database("read", self.path()))
     }
 
     fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {
@@ -95,18 +84,15 @@ impl Read for View {
         if from >= to || limit == 0 {
             return Ok(rows);
         }
-        let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(to);
-        let mut iterator = self.cut.pinned.borrow_dependent().raw_iterator_opt(options);
-        iterator.seek(&from);
-        while let Some((key, value)) = iterator.item() {
+        let mut stored = self.cut.pinned.scan(&from, &to);
+        while let Some((key, value)) = stored.item() {
             rows.push((key[PREFIX..].to_vec(), value.to_vec()));
             if rows.len() == limit {
                 break;
             }
-            iterator.next();
+            stored.advance();
         }
-        iterator.status().map_err(Fault::database("read", self.path()))?;
+        stored.status().map_err(Fault::database("read", self.path()))?;
         Ok(rows)
     }
 

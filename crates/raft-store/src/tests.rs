@@ -19,6 +19,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orloj_model::command::{DueTime, Submit};
 use orloj_model::id::{CallerId, NodeId, TaskId};
+use orloj_model::random::SeededRandom;
 use orloj_model::schema::SpecTable;
 use orloj_model::tables::ReadExt as _;
 use orloj_model::task::{Origin, RetryPolicy, Strategy, TaskSpec};
@@ -31,7 +32,7 @@ use crate::disk::Probe;
 use crate::status::NodeStatus;
 use crate::transport::{RpcEnvelope, RpcKind, Transport, TransportError};
 use crate::types::Member;
-use crate::{Applied, OpenError, ProposeError, Store};
+use crate::{Applied, Environment, OpenError, ProposeError, Store};
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -166,12 +167,11 @@ impl Cluster {
 
     /// Opens a node; a database that its last life is still closing is waited for.
     async fn open_on(&mut self, slot: u64, probe: Probe) -> Result<Store, OpenError> {
-        let clock = Arc::new(ManualClock::at(1_800_000_000_000));
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             let wire = Arc::new(Wire { net: Arc::clone(&self.net), from: address(slot) });
-            let opened =
-                Store::open_on(self.options(slot), wire, Arc::clone(&clock) as _, Arc::clone(&probe)).await;
+            let environment = Environment { probe: Arc::clone(&probe), ..environment() };
+            let opened = Store::open(self.options(slot), wire, environment).await;
             match opened {
                 Err(OpenError::Storage(why)) if why.contains("lock") => {
                     assert!(tokio::time::Instant::now() < deadline, "{why}");
@@ -279,6 +279,11 @@ impl Cluster {
         let digests: BTreeSet<_> = self.stores.values().map(|store| store.status().digest).collect();
         assert_eq!(digests.len(), 1, "the digests differ");
     }
+}
+
+fn environment() -> Environment {
+    let (clock, random) = (ManualClock::at(1_800_000_000_000), SeededRandom::new(rand::random()));
+    Environment::new(Arc::new(clock), Arc::new(random))
 }
 
 /// Looks until it holds.

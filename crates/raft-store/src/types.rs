@@ -7,6 +7,8 @@ use bytes::Bytes;
 use orloj_model::Reply;
 use serde::{Deserialize, Serialize};
 
+use crate::runtime::Runtime;
+
 /// A member of the cluster as the membership of the log records it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
@@ -56,6 +58,7 @@ openraft::declare_raft_types!(
         Node = Member,
         Term = u64,
         LeaderId = openraft::impls::leader_id_adv::LeaderId<u64, u64>,
+        AsyncRuntime = Runtime,
 );
 
 /// Number of a member; never given twice in the life of a cluster.

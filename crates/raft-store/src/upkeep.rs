@@ -11,9 +11,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::config::SnapshotOptions;
 use crate::log::LogMonitor;
-use crate::machine::{Machine, blocking};
+use crate::machine::Machine;
 use crate::membership;
 use crate::node::Node;
+use crate::runner::blocking;
 use crate::status::{Checkpoint, Leadership, NodeState, NodeStatus};
 use crate::transport::RpcKind;
 use crate::types::{Member, Raft, TypeConfig};
@@ -29,7 +30,7 @@ pub async fn watch_disk(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         let disk = Arc::clone(&node.disk);
-        if let Err(fault) = blocking(move || disk.check()).await {
+        if let Err(fault) = blocking(&*node.runner, move || disk.check()).await {
             node.faults.raise(fault);
             return;
         }

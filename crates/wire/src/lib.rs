@@ -4,6 +4,7 @@ pub mod clock;
 pub mod json;
 pub mod problem;
 pub mod protocol;
+pub mod random;
 pub mod rest;
 pub mod sign;
 pub mod time;

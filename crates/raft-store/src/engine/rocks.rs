@@ -1,6 +1,5 @@
 //! RocksDB as the storage engine.
 
-use std::any::Any;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,7 +53,7 @@ impl Open {
 /// It is another engine's.
 #[cfg(test)]
 pub(crate) fn inner(database: &dyn Database) -> &DB {
-    let open: &dyn Any = database;
+    let open: &dyn std::any::Any = database;
     &open.downcast_ref::<Open>().expect("the test has opened RocksDB").0
 }
 
@@ -149,3 +148,7 @@ impl Snapshot for Pinned {
         walk(self.borrow_dependent().raw_iterator_opt(upto(to)), from)
     }
 }
+
+#[cfg(test)]
+#[path = "rocks/rocks_tests.rs"]
+mod tests;

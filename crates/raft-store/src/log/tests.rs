@@ -11,6 +11,7 @@ use openraft::entry::RaftEntry;
 use openraft::storage::RaftLogReader;
 use openraft::type_config::TypeConfigExt;
 use openraft::vote::RaftLeaderId;
+use orloj_model::random::SeededRandom;
 use orloj_model::time::ManualClock;
 
 use super::*;
@@ -30,11 +31,15 @@ fn entry(term: u64, index: u64) -> Entry {
 }
 
 fn open(dir: &Path) -> LogStore {
-    LogStore::open(dir, TAIL_BYTES, clock()).unwrap()
+    LogStore::open(dir, TAIL_BYTES, &environment()).unwrap()
 }
 
-fn clock() -> Arc<dyn Clock> {
-    Arc::new(ManualClock::default())
+fn environment() -> Environment {
+    environment_at(Arc::new(ManualClock::default()))
+}
+
+fn environment_at(clock: Arc<ManualClock>) -> Environment {
+    Environment::new(clock, Arc::new(SeededRandom::default()))
 }
 
 /// Starts an append; the receiver hears of its flush.
@@ -109,7 +114,7 @@ async fn a_log_may_begin_anywhere_and_remembers_where() {
 #[tokio::test]
 async fn long_reads_come_whole_and_limited_ones_in_parts() {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = LogStore::open(dir.path(), 1000, clock()).unwrap();
+    let mut log = LogStore::open(dir.path(), 1000, &environment()).unwrap();
     append(&mut log, (0..3000).map(|index| entry(1, index))).await;
     let large = Payload::Normal(EncodedBatch(Bytes::from(vec![7; 2 * READ_BYTES])));
     append(&mut log, [Entry::new(id(1, 3000), large.clone()), Entry::new(id(1, 3001), large)]).await;

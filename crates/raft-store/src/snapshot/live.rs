@@ -5,28 +5,29 @@
 //! state/0001/     the database
 //! ```
 //!
-//! A snapshot is never opened where it lies: its table files are linked, its few small files copied into a
-//! new directory, and then the pointer is replaced. A crash at any step leaves the old database or the new
+//! A snapshot is never opened where it lies: its files are linked where the engine never writes to them again,
+//! and the few others copied, into a new directory, and then the pointer is replaced. A crash at any step leaves the old database or the new
 //! one; what the pointer does not name is removed at the next start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{Handle, MANIFEST};
 use crate::codec::{self, Schema};
+use crate::engine::Engine;
 use crate::error::Fault;
 use crate::files;
 use crate::tables::StateDb;
 
 const POINTER: &str = "current";
-/// Files that RocksDB never changes once they are written, and can be linked.
-const TABLE_SUFFIX: &str = ".sst";
 
 /// The directory of the state database.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Live {
     root: PathBuf,
     number: u64,
+    engine: Arc<dyn Engine>,
 }
 
 impl Live {
@@ -35,7 +36,7 @@ impl Live {
     ///
     /// # Errors
     /// IO or damage.
-    pub fn open(root: PathBuf, fresh: bool) -> Result<(Live, StateDb), Fault> {
+    pub fn open(root: PathBuf, fresh: bool, engine: Arc<dyn Engine>) -> Result<(Live, StateDb), Fault> {
         files::create_dir(&root)?;
         let pointer = files::read_if_there(&root.join(POINTER))?;
         let number = match &pointer {
@@ -47,14 +48,14 @@ impl Live {
                 return Err(Fault::Damaged(format!("{} is missing", missing.display())));
             }
         };
-        let live = Live { root, number };
+        let live = Live { root, number, engine };
         live.remove_others()?;
         if pointer.is_none() {
             files::remove_tree(&live.dir(number))?;
         } else if !live.dir(number).is_dir() {
             return Err(Fault::Damaged(format!("{} is missing", live.dir(number).display())));
         }
-        let state = StateDb::open(&live.dir(number))?;
+        let state = StateDb::open(&live.dir(number), &*live.engine)?;
         if pointer.is_none() {
             files::sync_dir(&live.root)?;
             live.point_at(number)?;
@@ -72,7 +73,7 @@ impl Live {
         self.point_at(next)?;
         self.number = next;
         old.retire();
-        StateDb::open(&self.dir(next))
+        StateDb::open(&self.dir(next), &*self.engine)
     }
 
     /// Lays a snapshot out in a new directory, durably. Nothing points at it yet.
@@ -84,7 +85,7 @@ impl Live {
         for entry in &snapshot.manifest().files {
             debug_assert_ne!(entry.name, MANIFEST, "the list never lists itself");
             let (from, to) = (snapshot.file(entry), dir.join(&entry.name));
-            if entry.name.ends_with(TABLE_SUFFIX) {
+            if self.engine.is_immutable(&entry.name) {
                 fs::hard_link(&from, &to).map_err(Fault::io("link", &from))?;
             } else {
                 fs::copy(&from, &to).map_err(Fault::io("copy", &from))?;

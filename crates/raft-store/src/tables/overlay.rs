@@ -5,12 +5,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use orloj_model::tables::{RawRow, Read, TableId, Write};
-use rocksdb::{DBRawIterator, ReadOptions, WriteBatch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Home, PREFIX, decode_row, full_key};
 use crate::codec::{self, Schema};
+use crate::engine::{Cursor, WriteBatch};
 use crate::error::Fault;
 
 /// Writes that are not on disk yet, in front of the database; reads see both.
@@ -33,14 +33,16 @@ impl Overlay {
         self.bytes
     }
 
-    /// Adds every write to a batch.
-    pub fn fill(&self, batch: &mut WriteBatch) {
+    /// Every write, as a batch, with room for `more`.
+    pub fn batch(&self, more: usize) -> WriteBatch<'_> {
+        let mut batch = WriteBatch::with_capacity(self.writes.len() + more);
         for (key, value) in &self.writes {
             match value {
-                Some(value) => batch.put(key, value),
-                None => batch.delete(key),
+                Some(value) => batch.put(key.as_slice(), value.as_slice()),
+                None => batch.delete(key.as_slice()),
             }
         }
+        batch
     }
 
     fn write(&mut self, table: TableId, key: &[u8], value: Option<Vec<u8>>) {
@@ -57,7 +59,7 @@ impl Read for Overlay {
         let key = full_key(table as u8, key);
         match self.writes.get(&key) {
             Some(value) => Ok(value.clone()),
-            None => self.base.db.get(key).map_err(Fault::database("read", self.base.db.path())),
+            None => self.base.db.get(&key).map_err(Fault::database("read", self.base.path())),
         }
     }
 
@@ -66,13 +68,10 @@ impl Read for Overlay {
         if from >= to || limit == 0 {
             return Ok(Vec::new());
         }
-        let mut options = ReadOptions::default();
-        options.set_iterate_upper_bound(to.clone());
-        let mut stored = self.base.db.raw_iterator_opt(options);
-        stored.seek(&from);
+        let mut stored = self.base.db.scan(&from, &to);
         let written = self.writes.range((Bound::Included(from), Bound::Excluded(to)));
-        let rows = merge(&mut stored, written, limit);
-        stored.status().map_err(Fault::database("read", self.base.db.path()))?;
+        let rows = merge(&mut *stored, written, limit);
+        stored.status().map_err(Fault::database("read", self.base.path()))?;
         Ok(rows)
     }
 
@@ -83,7 +82,7 @@ impl Read for Overlay {
 
 /// The first `limit` rows of both, in key order; a written key hides the stored one.
 fn merge<'a>(
-    stored: &mut DBRawIterator<'_>,
+    stored: &mut dyn Cursor,
     written: impl Iterator<Item = (&'a Vec<u8>, &'a Option<Vec<u8>>)>,
     limit: usize,
 ) -> Vec<RawRow> {
@@ -95,13 +94,13 @@ fn merge<'a>(
             && stored_key < key.as_slice()
         {
             rows.push((stored_key[PREFIX..].to_vec(), stored_value.to_vec()));
-            stored.next();
+            stored.advance();
         }
         if rows.len() == limit {
             return rows;
         }
-        if stored.key() == Some(key.as_slice()) {
-            stored.next();
+        if stored.item().is_some_and(|(stored_key, _)| stored_key == key.as_slice()) {
+            stored.advance();
         }
         if let Some(value) = value {
             rows.push((key[PREFIX..].to_vec(), value.clone()));
@@ -111,7 +110,7 @@ fn merge<'a>(
         && let Some((key, value)) = stored.item()
     {
         rows.push((key[PREFIX..].to_vec(), value.to_vec()));
-        stored.next();
+        stored.advance();
     }
     rows
 }

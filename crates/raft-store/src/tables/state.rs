@@ -6,12 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rocksdb::{DB, WriteBatch, WriteOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{Overlay, View, full_key};
 use crate::codec::{self, Schema};
-use crate::db;
+use crate::engine::{Database, Durability, Engine, Purpose, WriteBatch};
 use crate::error::Fault;
 use crate::files::Retirable;
 use crate::status::Checkpoint;
@@ -20,6 +19,8 @@ use crate::types::{LogId, LoggedMembership};
 
 /// The table number of the store's own rows; the model's tables start at 1.
 const BOOKKEEPING: u8 = 0;
+/// So many rows at most.
+const BOOKKEEPING_ROWS: usize = 3;
 const POSITION_KEY: &[u8] = b"position";
 const MEMBERSHIP_KEY: &[u8] = b"membership";
 const CHECKPOINTS_KEY: &[u8] = b"checkpoints";
@@ -79,8 +80,15 @@ pub struct StateDb {
 
 /// A database and its directory. The database closes before the directory goes.
 pub(super) struct Home {
-    pub(super) db: DB,
+    pub(super) db: Arc<dyn Database>,
     dir: Retirable,
+}
+
+impl Home {
+    /// The directory.
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
 }
 
 impl StateDb {
@@ -88,19 +96,19 @@ impl StateDb {
     ///
     /// # Errors
     /// IO, or a damaged database.
-    pub fn open(dir: &Path) -> Result<StateDb, Fault> {
-        let db = db::open(dir, &db::state_options())?;
+    pub fn open(dir: &Path, engine: &dyn Engine) -> Result<StateDb, Fault> {
+        let db = engine.open(dir, Purpose::State).map_err(Fault::database("open", dir))?;
         Ok(StateDb { home: Arc::new(Home { db, dir: Retirable::new(dir.to_path_buf()) }) })
     }
 
     /// The database itself, for checkpoints.
-    pub fn raw(&self) -> &DB {
-        &self.home.db
+    pub fn raw(&self) -> &dyn Database {
+        &*self.home.db
     }
 
     /// Its directory.
     pub fn path(&self) -> &Path {
-        self.home.dir.path()
+        self.home.path()
     }
 
     /// Its directory goes when it closes.
@@ -139,8 +147,7 @@ impl StateDb {
     /// # Errors
     /// IO. Nothing of the batch has been written then, and the database must not be used any more.
     pub fn commit(&self, writes: &Overlay, position: &Position, what: Changed) -> Result<(), Fault> {
-        let mut batch = WriteBatch::default();
-        writes.fill(&mut batch);
+        let mut batch = writes.batch(BOOKKEEPING_ROWS);
         let stored = StoredPosition {
             applied: position.applied.as_ref().map(StoredLogId::from),
             digest: position.digest,
@@ -153,9 +160,7 @@ impl StateDb {
         if what.checkpoints {
             put(&mut batch, CHECKPOINTS_KEY, Schema::Checkpoints, &position.checkpoints)?;
         }
-        let mut unsynced = WriteOptions::default();
-        unsynced.set_sync(false);
-        self.home.db.write_opt(batch, &unsynced).map_err(Fault::database("write", self.path()))
+        self.home.db.write(&batch, Durability::Buffered).map_err(Fault::database("write", self.path()))
     }
 
     /// A view of what it holds now.
@@ -165,7 +170,7 @@ impl StateDb {
 
     fn read<T: for<'de> Deserialize<'de>>(&self, key: &[u8], schema: Schema) -> Result<Option<T>, Fault> {
         let bytes =
-            self.home.db.get(full_key(BOOKKEEPING, key)).map_err(Fault::database("read", self.path()))?;
+            self.home.db.get(&full_key(BOOKKEEPING, key)).map_err(Fault::database("read", self.path()))?;
         bytes
             .map(|bytes| codec::decode(schema, &bytes))
             .transpose()
@@ -182,7 +187,7 @@ pub struct Changed {
     pub checkpoints: bool,
 }
 
-fn put<T: Serialize>(batch: &mut WriteBatch, key: &[u8], schema: Schema, value: &T) -> Result<(), Fault> {
+fn put<T: Serialize>(batch: &mut WriteBatch<'_>, key: &[u8], schema: Schema, value: &T) -> Result<(), Fault> {
     let bytes = codec::encode(schema, value).map_err(Fault::codec("the position to be written"))?;
     batch.put(full_key(BOOKKEEPING, key), bytes);
     Ok(())

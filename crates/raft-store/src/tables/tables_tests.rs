@@ -6,6 +6,7 @@ use orloj_model::tables::{MapTables, Read, ReadExt as _, TableId, Write, WriteEx
 
 use super::*;
 use crate::codec::Bincode;
+use crate::engine::rocks::Rocks;
 use crate::types::{LeaderId, LogId};
 
 /// A small generator (splitmix64), so that a seed tells the whole run.
@@ -32,9 +33,7 @@ impl Random {
 }
 
 fn seed() -> u64 {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).unwrap();
-    let seed = u64::from_le_bytes(bytes);
+    let seed = rand::random();
     println!("seed {seed}");
     seed
 }
@@ -61,7 +60,7 @@ fn agree(random: &mut Random, tables: &impl Read<Error = Fault>, model: &MapTabl
 fn random_writes_read_back_as_from_ordered_maps() {
     let mut random = Random(seed());
     let dir = tempfile::tempdir().unwrap();
-    let state = StateDb::open(dir.path()).unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
     let mut model = MapTables::<Bincode>::default();
     for round in 1..=60 {
         let mut overlay = state.overlay(&Position::default());
@@ -91,7 +90,7 @@ fn random_writes_read_back_as_from_ordered_maps() {
 #[test]
 fn a_row_of_nothing_takes_no_bytes_and_a_missing_value_is_damage() {
     let dir = tempfile::tempdir().unwrap();
-    let state = StateDb::open(dir.path()).unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
     let mut overlay = state.overlay(&Position::default());
     overlay.put_raw(TableId::Due, b"k".to_vec(), Vec::new()).unwrap();
     let bytes = overlay.get_raw(TableId::Due, b"k").unwrap().unwrap();
@@ -104,7 +103,7 @@ fn a_row_of_nothing_takes_no_bytes_and_a_missing_value_is_damage() {
 #[test]
 fn the_digest_of_an_overlay_is_that_of_the_maps() {
     let dir = tempfile::tempdir().unwrap();
-    let state = StateDb::open(dir.path()).unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
     let mut overlay = state.overlay(&Position { digest: 7, ..Position::default() });
     let mut model = MapTables::<Bincode>::default();
     model.set_digest(7);
@@ -118,11 +117,11 @@ fn the_digest_of_an_overlay_is_that_of_the_maps() {
 #[test]
 fn keys_and_the_position_are_golden() {
     let dir = tempfile::tempdir().unwrap();
-    let state = StateDb::open(dir.path()).unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
     let mut overlay = state.overlay(&Position::default());
     overlay.put_raw(TableId::Due, b"k".to_vec(), b"v".to_vec()).unwrap();
     state.commit(&overlay, &position(9), Changed::default()).unwrap();
-    assert_eq!(state.raw().get([0, 0, 0, 0, 5, b'k']).unwrap().as_deref(), Some(&b"v"[..]));
+    assert_eq!(state.raw().get(&[0, 0, 0, 0, 5, b'k']).unwrap().as_deref(), Some(&b"v"[..]));
     let frame = state.raw().get(b"\0\0\0\0\0position").unwrap().unwrap();
     let log_id = [[1_u64, 1, 9].map(u64::to_le_bytes).concat(), 9_u64.to_le_bytes().to_vec()].concat();
     assert_eq!(frame[9..frame.len() - 4], [&[1][..], &log_id].concat());
@@ -133,7 +132,7 @@ fn the_position_is_written_with_the_rows_and_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let mut position = Position::default();
     {
-        let state = StateDb::open(dir.path()).unwrap();
+        let state = StateDb::open(dir.path(), &Rocks).unwrap();
         assert_eq!(state.position().unwrap(), Position::default());
         for index in 1..=(256 * 70) {
             let id = LogId { leader_id: LeaderId { term: 3, node_id: 2 }, index };
@@ -142,7 +141,7 @@ fn the_position_is_written_with_the_rows_and_found_again() {
         let changed = Changed { membership: true, checkpoints: true };
         state.commit(&state.overlay(&position), &position, changed).unwrap();
     }
-    let found = StateDb::open(dir.path()).unwrap().position().unwrap();
+    let found = StateDb::open(dir.path(), &Rocks).unwrap().position().unwrap();
     assert_eq!(found, position);
     assert_eq!(found.checkpoints.len(), 64);
     assert_eq!(found.checkpoints[63], crate::Checkpoint { index: 256 * 70, digest: 256 * 700 });

@@ -160,7 +160,7 @@ async fn one_node_alone_is_a_cluster_that_can_grow() {
     let mut options = cluster.options(1);
     options.members.truncate(1);
     let wire = Arc::new(Wire { net: Arc::clone(&cluster.net), from: address(1) });
-    let store = Store::open(options, wire, Arc::new(ManualClock::at(0))).await.unwrap();
+    let store = Store::open(options, wire, environment()).await.unwrap();
     cluster.net.plugged.lock().unwrap().insert(address(1), store.clone());
     cluster.stores.insert(1, store);
     let task = cluster.put().await;

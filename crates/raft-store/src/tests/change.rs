@@ -84,7 +84,7 @@ async fn the_last_voter_stays() {
     let mut options = cluster.options(1);
     options.members.truncate(1);
     let wire = Arc::new(Wire { net: Arc::clone(&cluster.net), from: address(1) });
-    let store = Store::open(options, wire, Arc::new(ManualClock::at(0))).await.unwrap();
+    let store = Store::open(options, wire, environment()).await.unwrap();
     cluster.stores.insert(1, store.clone());
     cluster.leader().await;
     assert_eq!(store.remove_member(1).await, Err(MembershipError::LastVoter(1)));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::codec::{self, Schema};
+use crate::engine::rocks::Rocks;
 use crate::status::{NodeState, Role};
 use crate::tables::StateDb;
 
@@ -12,7 +13,7 @@ async fn tamper(cluster: &Cluster, slot: u64) {
     let number: u64 = codec::decode(Schema::StatePointer, &pointer).unwrap();
     let mut opened = None;
     eventually("a closed database", async || {
-        opened = StateDb::open(&root.join(format!("{number:04}"))).ok();
+        opened = StateDb::open(&root.join(format!("{number:04}")), &Rocks).ok();
         opened.is_some()
     })
     .await;

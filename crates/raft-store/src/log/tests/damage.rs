@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::engine::rocks;
 
 /// Copies a log as `kill -9` would leave it: all that was written is in the files.
 fn copy(from: &Path, to: &Path) {
@@ -35,7 +36,7 @@ fn wal(dir: &Path) -> PathBuf {
 }
 
 fn try_open(dir: &Path) -> Result<LogStore, Fault> {
-    LogStore::open(dir, TAIL_BYTES, clock())
+    LogStore::open(dir, TAIL_BYTES, &environment())
 }
 
 fn flip(path: &Path, offset: usize, bit: u8) {
@@ -51,7 +52,7 @@ async fn history(dir: &Path, aged: bool) -> (LogStore, Vec<Entry>) {
     for _ in 0..if aged { 3 } else { 0 } {
         append(&mut log, (0..1000).map(|index| entry(1, index))).await;
         log.truncate_after(None).await.unwrap();
-        log.disk.database().flush().unwrap();
+        rocks::inner(log.disk.database()).flush().unwrap();
     }
     log.save_vote(&Vote::new_committed(1, 1)).await.unwrap();
     for start in (0..200).step_by(10) {
@@ -152,7 +153,7 @@ async fn a_flipped_bit_in_a_table_never_loses_an_entry_or_a_vote() {
     let dir = tempfile::tempdir().unwrap();
     let live = dir.path().join("live");
     let (log, entries) = history(&live, false).await;
-    log.disk.database().flush().unwrap();
+    rocks::inner(log.disk.database()).flush().unwrap();
     let table = files(&live, "sst").pop().unwrap();
     let length = fs::metadata(&table).unwrap().len() as usize;
     let mut refused = 0;
@@ -177,7 +178,7 @@ async fn lost_parts_of_the_directory_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let live = dir.path().join("live");
     let (log, _) = history(&live, false).await;
-    log.disk.database().flush().unwrap();
+    rocks::inner(log.disk.database()).flush().unwrap();
     drop(log);
 
     let no_guard = dir.path().join("no-guard");
@@ -224,7 +225,7 @@ async fn a_hole_or_a_misplaced_entry_is_refused() {
         append(&mut log, (0..5).map(|index| entry(1, index))).await;
         let rows = broken.iter().map(|(index, entry)| (*index, encode_entry(entry).unwrap())).collect();
         let item = Item::Append { ticket: 1, start: None, rows, flushed: Flushed::noop() };
-        log.disk.clone().commit(disk::batch(&[item]).unwrap()).unwrap();
+        log.disk.commit(&disk::batch(&[item]).unwrap()).unwrap();
         drop(log);
         let fault = try_open(dir.path()).err().unwrap_or_else(|| panic!("{name} was accepted"));
         assert!(fault.to_string().contains(expected), "{name}: {fault}");

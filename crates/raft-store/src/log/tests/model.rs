@@ -4,6 +4,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::engine::rocks;
 
 /// What the log must hold.
 #[derive(Default)]
@@ -51,7 +52,7 @@ struct World<'a> {
 impl World<'_> {
     fn open(&self) -> LogStore {
         // A tail of a few entries, so that most reads go to the disk.
-        LogStore::open(self.dir, 700, clock()).unwrap()
+        LogStore::open(self.dir, 700, &environment()).unwrap()
     }
 
     fn log(&mut self) -> &mut LogStore {
@@ -146,7 +147,7 @@ impl World<'_> {
     }
 
     fn flush_tables(&mut self) {
-        self.log().disk.database().flush().unwrap();
+        rocks::inner(self.log().disk.database()).flush().unwrap();
     }
 
     async fn reopen(&mut self) {

@@ -2,56 +2,90 @@
 
 use std::sync::mpsc;
 
-use rocksdb::statistics::Ticker;
-use rocksdb::{WriteBatch, WriteBatchIterator};
-
+use super::key::LogKey;
 use super::*;
-use crate::db::LogKey;
+use crate::engine::rocks::{self, Rocks};
+use crate::engine::{
+    Change, Cursor, Database, Durability, Engine, EngineError, Purpose, Snapshot, WriteBatch,
+};
 
-/// A sink that stops before each write until the test lets it go on.
+/// An engine whose one database stops before each write until the test lets it go on.
+struct Gates(Mutex<Option<(mpsc::Sender<Vec<u64>>, Verdicts)>>);
+
+type Verdicts = mpsc::Receiver<Result<(), EngineError>>;
+
+impl Engine for Gates {
+    fn exists(&self, dir: &Path) -> Result<bool, EngineError> {
+        Rocks.exists(dir)
+    }
+
+    fn open(&self, dir: &Path, purpose: Purpose) -> Result<Arc<dyn Database>, EngineError> {
+        let db = Rocks.open(dir, purpose)?;
+        let (arrived, verdict) = self.0.lock().unwrap().take().unwrap();
+        Ok(Arc::new(Gate { db, arrived, verdict: Mutex::new(verdict) }))
+    }
+
+    fn is_immutable(&self, file: &str) -> bool {
+        Rocks.is_immutable(file)
+    }
+}
+
 struct Gate {
-    disk: Disk,
+    db: Arc<dyn Database>,
     arrived: mpsc::Sender<Vec<u64>>,
-    verdict: mpsc::Receiver<Result<(), Fault>>,
+    verdict: Mutex<Verdicts>,
 }
 
-/// What a test lets happen at a gate.
-fn hear(verdict: &mpsc::Receiver<Result<(), Fault>>) -> Result<(), Fault> {
-    verdict.recv().unwrap_or_else(|_| Err(Fault::Damaged("the test is over".into())))
-}
-
-impl Sink for Gate {
-    fn commit(&mut self, batch: WriteBatch) -> Result<(), Fault> {
-        let mut indexes = Indexes::default();
-        batch.iterate(&mut indexes);
-        drop(self.arrived.send(indexes.0));
-        hear(&self.verdict)?;
-        self.disk.commit(batch)
-    }
-
-    fn reclaim(&mut self, upto: u64) -> Result<(), Fault> {
-        drop(self.arrived.send(vec![upto]));
-        hear(&self.verdict)?;
-        self.disk.reclaim(upto)
+impl Gate {
+    /// What the test lets happen at the gate.
+    fn hear(&self) -> Result<(), EngineError> {
+        self.verdict.lock().unwrap().recv().unwrap_or_else(|_| Err(EngineError::new("the test is over")))
     }
 }
 
-/// The entries that a batch writes.
-#[derive(Default)]
-struct Indexes(Vec<u64>);
-
-impl WriteBatchIterator for Indexes {
-    fn put(&mut self, key: &[u8], _: &[u8]) {
-        self.0.extend(LogKey::entry_index(key));
+impl Database for Gate {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        self.db.get(key)
     }
 
-    fn delete(&mut self, _: &[u8]) {}
+    fn write(&self, batch: &WriteBatch<'_>, durability: Durability) -> Result<(), EngineError> {
+        assert_eq!(durability, Durability::Synced);
+        drop(self.arrived.send(batch.changes().iter().filter_map(entry_written).collect()));
+        self.hear()?;
+        self.db.write(batch, durability)
+    }
+
+    fn scan<'a>(&'a self, from: &[u8], to: &[u8]) -> Box<dyn Cursor + 'a> {
+        self.db.scan(from, to)
+    }
+
+    fn snapshot(self: Arc<Self>) -> Box<dyn Snapshot> {
+        Arc::clone(&self.db).snapshot()
+    }
+
+    fn checkpoint(&self, dir: &Path) -> Result<(), EngineError> {
+        self.db.checkpoint(dir)
+    }
+
+    fn reclaim(&self, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
+        drop(self.arrived.send(LogKey::entry_index(to).into_iter().collect()));
+        self.hear()?;
+        self.db.reclaim(from, to)
+    }
+}
+
+/// The entry that a change writes.
+fn entry_written(change: &Change<'_>) -> Option<u64> {
+    match change {
+        Change::Put { key, .. } => LogKey::entry_index(key),
+        _ => None,
+    }
 }
 
 /// The test's side of a [`Gate`].
 struct Warden {
     arrived: mpsc::Receiver<Vec<u64>>,
-    verdict: mpsc::Sender<Result<(), Fault>>,
+    verdict: mpsc::Sender<Result<(), EngineError>>,
 }
 
 impl Warden {
@@ -65,7 +99,7 @@ impl Warden {
     }
 
     fn refuse(&self) {
-        self.verdict.send(Err(Fault::Damaged("the disk is gone".into()))).unwrap();
+        self.verdict.send(Err(EngineError::new("the disk is gone"))).unwrap();
     }
 
     fn nobody_waits(&self) -> bool {
@@ -76,8 +110,8 @@ impl Warden {
 fn gated(dir: &Path) -> (LogStore, Warden) {
     let (arrive, arrived) = mpsc::channel();
     let (verdict, heard) = mpsc::channel();
-    let sink = |disk| Box::new(Gate { disk, arrived: arrive, verdict: heard }) as Box<dyn Sink>;
-    let log = LogStore::open_with(dir, TAIL_BYTES, clock(), sink).unwrap();
+    let engine = Arc::new(Gates(Mutex::new(Some((arrive, heard)))));
+    let log = LogStore::open(dir, TAIL_BYTES, &Environment { engine, ..environment() }).unwrap();
     (log, Warden { arrived, verdict })
 }
 
@@ -212,26 +246,10 @@ async fn a_failed_sync_fails_everything_after_it_and_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn every_commit_syncs_the_wal_itself() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("db");
-    let mut options = db::log_options();
-    options.enable_statistics();
-    let mut disk = Disk::new(db::open(&path, &options).unwrap(), &path);
-    for round in 1..=5 {
-        let before = options.get_ticker_count(Ticker::WalFileSynced);
-        let rows = vec![(round, encode_entry(&entry(1, round)).unwrap())];
-        let item = Item::Append { ticket: 1, start: None, rows, flushed: Flushed::noop() };
-        disk.commit(disk::batch(&[item]).unwrap()).unwrap();
-        assert!(options.get_ticker_count(Ticker::WalFileSynced) > before, "commit {round}");
-    }
-}
-
-#[tokio::test]
 async fn the_guard_is_synced_within_a_second_of_a_write() {
     let dir = tempfile::tempdir().unwrap();
     let time = Arc::new(ManualClock::default());
-    let mut log = LogStore::open(dir.path(), TAIL_BYTES, time.clone()).unwrap();
+    let mut log = LogStore::open(dir.path(), TAIL_BYTES, &environment_at(time.clone())).unwrap();
     append(&mut log, [entry(1, 0)]).await;
     log.save_committed(Some(id(1, 0))).await.unwrap();
     time.advance_ms(1000);
@@ -280,11 +298,11 @@ async fn a_purge_gives_disk_space_back() {
     let mut log = open(dir.path());
     for start in (0..500).step_by(100) {
         append(&mut log, (start..start + 100).map(|index| entry(1, index))).await;
-        log.disk.database().flush().unwrap();
+        rocks::inner(log.disk.database()).flush().unwrap();
     }
     // Only tables below level 0 are given back as files; compaction moves them there in good time.
-    log.disk.database().compact_range(None::<&[u8]>, None::<&[u8]>);
-    let tables = |log: &LogStore| log.disk.database().live_files().unwrap().len();
+    rocks::inner(log.disk.database()).compact_range(None::<&[u8]>, None::<&[u8]>);
+    let tables = |log: &LogStore| rocks::inner(log.disk.database()).live_files().unwrap().len();
     let before = tables(&log);
     assert!(before >= 2, "{before} tables hold the log");
     log.purge(id(1, 498)).await.unwrap();
