@@ -1,6 +1,7 @@
 //! The fault harness: runs a cluster, hurts it, records what everybody was told, and judges the recording.
 
 pub mod action;
+pub mod agents;
 pub mod args;
 pub mod clock;
 pub mod cluster;
@@ -22,6 +23,7 @@ pub mod store;
 pub mod target;
 pub mod tool;
 pub mod wait;
+pub mod wall;
 
 #[cfg(test)]
 mod testing;
