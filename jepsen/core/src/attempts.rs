@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{
-    AttemptAt, AttemptRow, CancelRecv, Effect, Event, FinalTable, FinalTask, Finish, Grant, Recv,
-    ReportAcked, Submit, What,
+    AttemptAt, AttemptRow, CancelRecv, Event, FinalTable, FinalTask, Finish, Grant, Recv, ReportAcked,
+    Submit, What,
 };
 use crate::history::{History, Operation};
 
@@ -26,8 +26,6 @@ pub struct Try<'a> {
     pub answers: Vec<Seen<'a, ReportAcked>>,
     /// Orders to stop it.
     pub stops: Vec<Seen<'a, CancelRecv>>,
-    /// Its effects at the sink.
-    pub effects: Vec<Seen<'a, Effect>>,
     /// Its row in each table at the end that has one.
     pub rows: Vec<Seen<'a, AttemptRow>>,
 }
@@ -138,10 +136,6 @@ impl<'a> Tasks<'a> {
             What::ReportSent(sent) => self.at(&sent.grant).sent.push((event, sent)),
             What::ReportAcked(acked) => self.at(&acked.grant).answers.push((event, acked)),
             What::CancelRecv(stop) => self.at(&stop.grant).stops.push((event, stop)),
-            What::Effect(effect) => {
-                let life = self.by_id.entry(&effect.task).or_default();
-                life.tries.entry((0, effect.attempt)).or_default().effects.push((event, effect));
-            }
             What::FinalTask(last) => {
                 if let Some(label) = &last.label {
                     labels.insert(label, &last.task.task_id);

@@ -106,6 +106,20 @@ pub fn disturbed(history: &History, options: &Options, counts: impl Fn(&Fault) -
     Spans::of(spans)
 }
 
+/// A probe speaks for so many ms around it.
+const PROBE_SPEAKS_MS: u64 = 300;
+
+/// The time in which due work waited for a slot, as the leader saw it.
+pub fn busy(history: &History) -> Spans {
+    let around = PROBE_SPEAKS_MS * MS;
+    Spans::of(history.events().iter().filter_map(|event| match &event.what {
+        What::Probe(probe) if probe.serving.is_some() && probe.waiting > 0 => {
+            Some((event.mono_ns.saturating_sub(around), event.mono_ns + around))
+        }
+        _ => None,
+    }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,10 +9,24 @@
 //!   tables at the end) is unknown without it: then the run did not get far enough to be judged.
 
 pub mod acked;
+pub mod attempts;
 pub mod cancel;
+pub mod clean_failure;
+pub mod conclusive;
+pub mod coverage;
+pub mod dispatch;
+pub mod fairness;
 pub mod linear;
 pub mod lists;
+pub mod liveness;
+pub mod one_bad;
+pub mod outcomes;
+pub mod overlap;
+pub mod recovery;
 pub mod replicas;
+pub mod rounds;
+pub mod timing;
+pub mod transitions;
 
 use std::collections::BTreeMap;
 
@@ -113,6 +127,26 @@ pub const CHECKERS: &[Checker] = &[
     lists::check,
     acked::once,
     cancel::check,
+    dispatch::one_grant,
+    dispatch::committed_before_sent,
+    rounds::stale_rounds,
+    overlap::no_overlap,
+    attempts::numbering,
+    attempts::spacing,
+    transitions::one_chain,
+    transitions::final_is_final,
+    outcomes::no_invention,
+    fairness::bounded_waits,
+    timing::never_early,
+    timing::steps_leave_delays_alone,
+    timing::timeouts,
+    liveness::heals,
+    liveness::drains,
+    recovery::recovery,
+    one_bad::one_bad_follower,
+    clean_failure::clean_failure,
+    coverage::coverage,
+    conclusive::conclusive,
 ];
 
 /// Judges a history.

@@ -1,0 +1,227 @@
+//! T2: nothing starts early. T6: steps of wall clocks do not touch delays. T7: timeouts are kept.
+
+use super::Options;
+use crate::attempts::{Life, Tasks, Try};
+use crate::clocks::Clocks;
+use crate::event::{AttemptAt, Event, Submit};
+use crate::faults::{busy, disturbed, end_ns, installed};
+use crate::history::History;
+use crate::spans::{MS, Spans};
+use crate::verdict::Judgement;
+
+/// T2. No handler starts before its attempt is due, less one tick. A delay and a backoff are due by the
+/// cluster's time, which has followed every leader's clock forward since the beginning; an instant is due when
+/// the wall clock of a leader has shown it, so the furthest clock since the submission counts. An attempt at a
+/// task with an instant is never said to be due before that instant.
+pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
+    let mut word = Judgement::of("T2");
+    let tasks = Tasks::of(history);
+    let clocks = Clocks::of(history, options.clock_noise_ms);
+    let tick = i64::try_from(options.tick_ms).unwrap_or(i64::MAX);
+    let noise = if clocks.stepped() { options.clock_noise_ms } else { 0 };
+    let room = tick.saturating_add(i64::try_from(noise).unwrap_or(i64::MAX));
+    let mut looked_at = 0_u64;
+    for (task, life) in &tasks.by_id {
+        let run_at = life.request().and_then(|request| request.run_at_ms);
+        for ((_, number), one) in &life.tries {
+            let Some((receipt, recv)) = one.receipts.first() else { continue };
+            if let Some(run_at) = run_at.filter(|run_at| recv.due_at_ms < *run_at) {
+                let what = format!("due at {}, and submitted for {run_at}", recv.due_at_ms);
+                word.violated(what, Some(task), &[receipt.i]);
+            }
+            let by_instant = run_at.is_some() && *number == 1;
+            let since = if by_instant { life.invoked_ns().unwrap_or(0) } else { 0 };
+            for (event, start) in &one.starts {
+                looked_at += 1;
+                let ahead = clocks.furthest_ahead_ms(since, event.mono_ns).max(0);
+                let early_ms = recv.due_at_ms.saturating_sub(start.wall_ms.saturating_add(ahead));
+                if early_ms > room {
+                    let what = format!("attempt {number} started {early_ms} ms before it was due");
+                    word.violated(what, Some(task), &[receipt.i, event.i]);
+                }
+            }
+        }
+    }
+    word.stat("looked_at", looked_at as f64);
+    vec![word]
+}
+
+/// T6. A task with a delay starts, by the monotonic clock, no sooner than its delay after it was asked for
+/// (except by what the cluster's time was put forward meanwhile), and, unless a fault other than a step of a
+/// clock is near or all slots are taken, no later than its delay and the lateness that is allowed after it was
+/// acknowledged. While clocks are stepped, no more delayed tasks reach executors at once than the ticks of that
+/// time allow.
+pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Judgement> {
+    let mut word = Judgement::of("T6");
+    let tasks = Tasks::of(history);
+    let clocks = Clocks::of(history, options.clock_noise_ms);
+    let calm = Calm {
+        disturbed: disturbed(history, options, |fault| fault.package != "clock"),
+        busy: busy(history),
+    };
+    let stepped = Spans::of(
+        installed(history)
+            .iter()
+            .filter(|one| one.fault.package == "clock")
+            .map(|one| (one.from_ns, one.until_ns + options.recovery_ms * MS)),
+    );
+    let (mut looked_at, mut in_calm, mut under_steps) = (0_u64, 0_u64, 0_u64);
+    let (mut lateness_ms, mut arrivals) = (Vec::new(), Vec::new());
+    for (task, life) in &tasks.by_id {
+        let Some((request, start, arrived_ns)) = first_start(life) else { continue };
+        let (Some(delay_ms), Some(invoked)) = (request.delay_ms, life.invoked_ns()) else { continue };
+        looked_at += 1;
+        under_steps += u64::from(stepped.touch(invoked, start.0.mono_ns));
+        arrivals.push((arrived_ns, start.0.i));
+        if let Some(what) = early(delay_ms, invoked, start.0, &clocks, options) {
+            word.violated(what, Some(task), &[start.0.i]);
+        }
+        let Some(acked) = life.acked_ns() else { continue };
+        let due_ns = acked + delay_ms * MS;
+        if calm.disturbed.touch(acked, start.0.mono_ns) || calm.busy.touch(due_ns, start.0.mono_ns) {
+            continue;
+        }
+        in_calm += 1;
+        let late_ms = start.0.mono_ns.saturating_sub(due_ns) / MS;
+        lateness_ms.push(late_ms);
+        if late_ms > options.lateness_ms {
+            let what = format!("started {late_ms} ms late after a delay of {delay_ms} ms, in calm");
+            word.violated(what, Some(task), &[start.0.i]);
+        }
+    }
+    bursts(&mut word, arrivals, &stepped, options);
+    word.stat("looked_at", looked_at as f64);
+    word.stat("judged_in_calm", in_calm as f64);
+    word.stat("under_clock_steps", under_steps as f64);
+    lateness_ms.sort_unstable();
+    for (name, share) in [("late_ms.p50", 0.5), ("late_ms.p99", 0.99), ("late_ms.max", 1.0)] {
+        if let Some(late) = crate::spans::quantile(&lateness_ms, share) {
+            word.stat(name, late as f64);
+        }
+    }
+    vec![word]
+}
+
+struct Calm {
+    disturbed: Spans,
+    busy: Spans,
+}
+
+/// The request, the first start of the first attempt, and when that attempt arrived.
+fn first_start<'a>(life: &Life<'a>) -> Option<(&'a Submit, (&'a Event, &'a AttemptAt), u64)> {
+    let request = life.request()?;
+    let first = life.tries.get(&(0, 1))?;
+    let start = first.starts.first()?;
+    Some((request, *start, first.arrived_ns().unwrap_or(start.0.mono_ns)))
+}
+
+fn early(delay_ms: u64, invoked: u64, start: &Event, clocks: &Clocks, options: &Options) -> Option<String> {
+    let waited_ms = start.mono_ns.saturating_sub(invoked) / MS;
+    let mut room_ms = clocks.jump_room_ms(invoked, start.mono_ns) + options.tick_ms;
+    if clocks.stepped() {
+        room_ms += options.clock_noise_ms;
+    }
+    (waited_ms + room_ms < delay_ms)
+        .then(|| format!("started {waited_ms} ms after it was asked to wait {delay_ms} ms"))
+}
+
+/// How long a stretch is in which arrivals are counted.
+const BURST_MS: u64 = 100;
+
+/// A loop that was held up makes up for the ticks that it owes: half as many again are allowed.
+fn bursts(word: &mut Judgement, mut arrivals: Vec<(u64, u64)>, stepped: &Spans, options: &Options) {
+    let ticks = BURST_MS.div_ceil(options.tick_ms.max(1));
+    let most = usize::try_from(ticks.saturating_mul(options.due_per_tick).saturating_mul(3) / 2)
+        .unwrap_or(usize::MAX);
+    arrivals.sort_unstable();
+    let (mut first, mut densest) = (0, 0);
+    for (at, (arrived, event)) in arrivals.iter().enumerate() {
+        while arrivals[first].0 + BURST_MS * MS < *arrived {
+            first += 1;
+        }
+        let count = at + 1 - first;
+        if !stepped.touch(arrivals[first].0, *arrived) {
+            continue;
+        }
+        if count > most && count > densest {
+            let what =
+                format!("{count} delayed tasks arrived within {BURST_MS} ms of a step; {most} are allowed");
+            word.violated(what, None, &[arrivals[first].1, *event]);
+        }
+        densest = densest.max(count);
+    }
+    word.stat("densest_under_steps", densest as f64);
+}
+
+/// T7. An attempt with a timeout is not ended by it before it has run so long; one that its executor ends by
+/// itself ends within the lateness that is allowed after that; one that is still running, at an executor that
+/// lives and with nothing disturbed, is told to stop once the grace and two heartbeats have passed too.
+pub fn timeouts(history: &History, options: &Options) -> Vec<Judgement> {
+    let mut word = Judgement::of("T7");
+    let tasks = Tasks::of(history);
+    let disturbed = disturbed(history, options, |_| true);
+    let end = end_ns(history);
+    let (mut looked_at, mut ended, mut told) = (0_u64, 0_u64, 0_u64);
+    for (task, life) in &tasks.by_id {
+        let Some(timeout_ms) = life.request().and_then(|request| request.timeout_ms) else { continue };
+        for ((_, number), one) in &life.tries {
+            let Some((start, _)) = one.starts.first() else { continue };
+            looked_at += 1;
+            let run = Limited { one, start, timeout_ms, options };
+            ended += u64::from(one.said("timedOut"));
+            told += u64::from(one.stops.iter().any(|(_, stop)| stop.reason == "timedOut"));
+            let judged = run.too_soon().or_else(|| run.too_late(&disturbed, end));
+            if let Some((what, events)) = judged {
+                word.violated(format!("attempt {number} {what}"), Some(task), &events);
+            }
+        }
+    }
+    word.stat("looked_at", looked_at as f64);
+    word.stat("timed_out", ended as f64);
+    word.stat("told_to_stop", told as f64);
+    vec![word]
+}
+
+/// A run with a limit.
+struct Limited<'a> {
+    one: &'a Try<'a>,
+    start: &'a Event,
+    timeout_ms: u64,
+    options: &'a Options,
+}
+
+impl Limited<'_> {
+    fn after_ms(&self, event: &Event) -> u64 {
+        event.mono_ns.saturating_sub(self.start.mono_ns) / MS
+    }
+
+    fn too_soon(&self) -> Option<(String, Vec<u64>)> {
+        let finishes = self.one.finishes.iter().filter(|(_, finish)| finish.outcome == "timedOut");
+        let stops = self.one.stops.iter().filter(|(_, stop)| stop.reason == "timedOut");
+        let mut ends = finishes.map(|(event, _)| *event).chain(stops.map(|(event, _)| *event));
+        let early = ends.find(|event| self.after_ms(event) + self.options.tick_ms < self.timeout_ms)?;
+        let what = format!("timed out after {} ms, and may run {} ms", self.after_ms(early), self.timeout_ms);
+        Some((what, vec![self.start.i, early.i]))
+    }
+
+    fn too_late(&self, disturbed: &Spans, end_ns: u64) -> Option<(String, Vec<u64>)> {
+        let Options { timeout_grace_ms, heartbeat_ms, lateness_ms, .. } = self.options;
+        let told = self.one.stops.first().map(|(event, _)| *event);
+        let finish = self.one.finishes.first().map(|(event, _)| *event);
+        // By itself an executor stops at the timeout; the leader sees in a heartbeat that it did not.
+        let by_itself = finish.filter(|_| told.is_none() && self.one.said("timedOut"));
+        let limit_ms = match by_itself {
+            Some(_) => self.timeout_ms + lateness_ms,
+            None => self.timeout_ms + timeout_grace_ms + 2 * heartbeat_ms + lateness_ms,
+        };
+        let over = [told, finish].into_iter().flatten().min_by_key(|event| event.i);
+        let over_ns = over.map_or(end_ns, |event| event.mono_ns);
+        let ran_ms = over_ns.saturating_sub(self.start.mono_ns) / MS;
+        if ran_ms <= limit_ms || disturbed.touch(self.start.mono_ns, over_ns) {
+            return None;
+        }
+        let what = format!("ran for {ran_ms} ms in calm, and may run {} ms", self.timeout_ms);
+        let events = [Some(self.start), over].into_iter().flatten().map(|event| event.i).collect();
+        Some((what, events))
+    }
+}
