@@ -1,8 +1,8 @@
 //! The wall clock of one process, moved away from the machine's while its monotonic clock goes on.
 //!
-//! A small library that is preloaded into the process (`jepsen/harness/clock/wall.c`, compiled at the start of a run)
-//! adds an offset to what it reads. The offset lives in a file that both sides map, so that a jump is one store: cheap,
-//! and never seen half done.
+//! A small library that is preloaded into the process (`jepsen/harness/clock/wall.c`, compiled at the start
+//! of a run) adds an offset to what it reads. The offset lives in a file that both sides map, so that a jump
+//! is one store: cheap, and never seen half done.
 
 mod page;
 
@@ -85,8 +85,8 @@ impl WallClock {
         self.page.offset_ns().fetch_add(ms * MS_NS, ORDER);
     }
 
-    /// Lets the clock gain `ms_per_s` on the true time in each second (lose, when negative), in steps of 10 ms.
-    /// It replaces the ramp before it; 0 ends it, and the clock keeps the offset that it has.
+    /// Lets the clock gain `ms_per_s` on the true time in each second (lose, when negative), in steps of 10
+    /// ms. It replaces the ramp before it; 0 ends it, and the clock keeps the offset that it has.
     pub fn ramp(&self, ms_per_s: i64) {
         let mut ramp = self.current_ramp();
         // The one before has ended when the next begins.

@@ -1,8 +1,8 @@
 //! The disk of one replica: a file system of its own in an image file, that can lose its power, fill up, turn
 //! read-only and stand still without harm to the machine's own disks.
 //!
-//! Every operation first makes sure that it is about this image: a freeze of the wrong file system would stop the
-//! machine.
+//! Every operation first makes sure that it is about this image: a freeze of the wrong file system would stop
+//! the machine.
 
 pub mod damage;
 pub mod fsync;
@@ -32,8 +32,8 @@ const UNMOUNT: Duration = Duration::from_secs(20);
 /// What an allocation gives way by when the file system needs more for itself than it said.
 const GIVE_WAY: u64 = 16 << 10;
 
-/// The disk of one replica. What it leaves on the machine is undone by the journal: first the end of every process on
-/// it, then `Journal::undo_all`.
+/// The disk of one replica. What it leaves on the machine is undone by the journal: first the end of every
+/// process on it, then `Journal::undo_all`.
 #[derive(Debug)]
 pub struct Disk {
     journal: Journal,
@@ -77,8 +77,8 @@ impl Disk {
         &self.dir
     }
 
-    /// Mounts it, with a repair before that if the kernel has noted an error in it. After a power loss this replays
-    /// its journal. Nothing is done when it is mounted.
+    /// Mounts it, with a repair before that if the kernel has noted an error in it. After a power loss this
+    /// replays its journal. Nothing is done when it is mounted.
     pub fn mount(&self) -> Result<()> {
         if self.root().is_ok() {
             return Ok(());
@@ -91,8 +91,8 @@ impl Disk {
         self.root().map(drop)
     }
 
-    /// Unmounts it; waits a while for processes that are just ending. It must not be frozen. Nothing is done when it
-    /// is not mounted.
+    /// Unmounts it; waits a while for processes that are just ending. It must not be frozen. Nothing is done
+    /// when it is not mounted.
     pub fn unmount(&self) -> Result<()> {
         let what = format!("unmount {}", self.dir.display());
         until(&what, UNMOUNT, || match unmount(&self.dir, UnmountFlags::empty()) {
@@ -102,13 +102,14 @@ impl Disk {
         })
     }
 
-    /// Cuts the power: what has not been synced is lost, and every later call fails with `EIO` until the disk has been
-    /// unmounted and mounted. [`power::power_loss`] does all of it for a replica.
+    /// Cuts the power: what has not been synced is lost, and every later call fails with `EIO` until the disk
+    /// has been unmounted and mounted. [`power::power_loss`] does all of it for a replica.
     pub fn cut(&self) -> Result<()> {
         ioctl::shutdown(self.root()?).context("shut the file system down")
     }
 
-    /// Fills it until `leave` bytes are free, and tells how many are. Files that are there keep the room that they have.
+    /// Fills it until `leave` bytes are free, and tells how many are. Files that are there keep the room that
+    /// they have.
     pub fn fill(&self, leave: u64) -> Result<u64> {
         let root = self.root()?;
         let filler =
@@ -143,9 +144,9 @@ impl Disk {
         free(&self.root()?)
     }
 
-    /// Turns it read-only in the way that a real disk does: the kernel finds an error in it, and lets nobody write any
-    /// more, not even through files that are open. It stays so until it is unmounted and mounted, which needs the end
-    /// of its processes.
+    /// Turns it read-only in the way that a real disk does: the kernel finds an error in it, and lets nobody
+    /// write any more, not even through files that are open. It stays so until it is unmounted and mounted,
+    /// which needs the end of its processes.
     pub fn read_only(&self) -> Result<()> {
         let device = self.device(&self.root()?)?;
         let trigger = Path::new("/sys/fs/ext4").join(device).join("trigger_fs_error");
@@ -153,8 +154,8 @@ impl Disk {
         fs::write(&trigger, "1").with_context(|| format!("write {}", trigger.display()))
     }
 
-    /// Lets every write to it wait until [`Disk::thaw`]. **Thaw before a kill**: a process that waits in a write
-    /// cannot end. Nothing is done when it is frozen.
+    /// Lets every write to it wait until [`Disk::thaw`]. **Thaw before a kill**: a process that waits in a
+    /// write cannot end. Nothing is done when it is frozen.
     pub fn freeze(&self) -> Result<()> {
         let root = self.root()?;
         let mut frozen = self.frozen();

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod cluster;
 pub mod dice;
 pub mod disk;
+pub mod doctor;
 pub mod fabric;
 pub mod hosts;
 pub mod inside;

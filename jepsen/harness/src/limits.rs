@@ -32,6 +32,10 @@ impl Limits {
             journal.begin(Step::Cgroup { path: path.clone() })?;
             fs::create_dir_all(path).with_context(|| format!("create {}", path.display()))?;
         }
+        // What has no room in memory shall end, not move to a swap device. A kernel without swap lacks the
+        // file.
+        let (file, text) = hierarchy.no_swap();
+        let _ = fs::write(folders[folders.len() - 1].join(file), text);
         Ok(Limits { hierarchy: hierarchy.clone(), folders })
     }
 
@@ -46,8 +50,9 @@ impl Limits {
         write(self.cpu_folder().join(file), &text)
     }
 
-    /// Allows so many bytes of memory; `None` allows everything. What is more is given back where that is possible;
-    /// where it is not the kernel kills the process, or (cgroups v1) refuses the limit with `EBUSY`.
+    /// Allows so many bytes of memory; `None` allows everything. What is more is given back where that is
+    /// possible; where it is not the kernel kills the process, or (cgroups v1) refuses the limit with
+    /// `EBUSY`.
     pub fn memory(&self, bytes: Option<u64>) -> Result<()> {
         let (file, text) = self.hierarchy.memory(bytes);
         write(self.memory_folder().join(file), &text)
@@ -69,11 +74,12 @@ impl Limits {
     }
 }
 
-/// Lets a process have only `count` open files, and gives the limit that it had for [`files`] to restore; `None` allows
-/// as many as its hard limit. Files that are open stay so.
+/// Lets a process have only `count` open files, and gives the limit that it had for [`files`] to restore;
+/// `None` allows as many as its hard limit. Files that are open stay so.
 pub fn files(pid: u32, count: Option<u64>) -> Result<Option<u64>> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("no process number")?;
-    // The hard limit is the harness's own, which its children inherit: it stays, so that the soft one can go back.
+    // The hard limit is the harness's own, which its children inherit: it stays, so that the soft one can go
+    // back.
     let maximum = getrlimit(Resource::Nofile).maximum;
     let limit = Rlimit { current: count.or(maximum), maximum };
     let before = prlimit(Some(pid), Resource::Nofile, limit).context("limit the open files")?;

@@ -25,8 +25,8 @@ const STOP: Duration = Duration::from_secs(5);
 /// How long a killed process may take to be gone when its [`Proc`] is dropped.
 const END: Duration = Duration::from_secs(10);
 
-/// What is told of a process, at the moment when it is seen: its start, its end and every panic. The caller adds the
-/// host and the time.
+/// What is told of a process, at the moment when it is seen: its start, its end and every panic. The caller
+/// adds the host and the time.
 pub type Record = Arc<dyn Fn(event::Process) + Send + Sync>;
 
 /// How a process is started, each time.
@@ -131,9 +131,8 @@ struct Tickets {
 impl Proc {
     /// Starts its first life.
     ///
-    /// # Errors
-    /// When the program does not start or the journal cannot be written. That it ends at once is no error here: it is
-    /// recorded.
+    /// # Errors When the program does not start or the journal cannot be written. That it ends at once is no
+    /// error here: it is recorded.
     pub fn start(spec: Spec, journal: &Journal, record: Record) -> Result<Proc> {
         let current = begin(&spec, journal, &record, 1)?;
         Ok(Proc { spec, journal: journal.clone(), record, state: Mutex::new(State { life: 1, current }) })
@@ -176,6 +175,9 @@ impl Proc {
         let pid = {
             let mut state = self.state();
             let pid = state.current.pid;
+            if state.current.watch.ended().is_some() {
+                return Ok(());
+            }
             if state.current.tickets.stopped.is_none() {
                 state.current.tickets.stopped = Some(self.journal.begin(Step::Stopped(pid))?);
             }
@@ -196,13 +198,14 @@ impl Proc {
         }
     }
 
-    /// Kills it (SIGKILL) and waits for its end; an error after `patience`, as when it waits for a frozen disk.
-    /// Gives how the life ended, also when it had ended by itself before.
+    /// Kills it (SIGKILL) and waits for its end; an error after `patience`, as when it waits for a frozen
+    /// disk. Gives how the life ended, also when it had ended by itself before.
     pub fn kill(&self, patience: Duration) -> Result<Ended> {
         self.end_by(Signal::KILL, patience)
     }
 
-    /// Asks it to end (SIGTERM) and waits for that; an error after `patience`. A paused process goes on for it.
+    /// Asks it to end (SIGTERM) and waits for that; an error after `patience`. A paused process goes on for
+    /// it.
     pub fn terminate(&self, patience: Duration) -> Result<Ended> {
         self.end_by(Signal::TERM, patience)
     }
@@ -268,7 +271,8 @@ fn begin(spec: &Spec, journal: &Journal, record: &Record, life: u64) -> Result<L
     Ok(Life { pid, tickets: Tickets { process: Some(ticket), stopped: None }, watch })
 }
 
-/// Whether every thread of the process is stopped, or waits for a disk and will be before it does anything more.
+/// Whether every thread of the process is stopped, or waits for a disk and will be before it does anything
+/// more.
 fn stands_still(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     let moves = |stat: &str| {

@@ -17,7 +17,8 @@ pub fn monotonic() -> Duration {
     Duration::new(s, ns)
 }
 
-/// Waits until `look` gives something. Fails with `what` when `patience` has passed, or with the error of `look`.
+/// Waits until `look` gives something. Fails with `what` when `patience` has passed, or with the error of
+/// `look`.
 pub fn until<T>(what: &str, patience: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let deadline = monotonic() + patience;
     loop {

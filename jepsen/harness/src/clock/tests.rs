@@ -60,8 +60,8 @@ fn a_jump_is_seen_by_every_reader_of_the_wall_clock_and_by_no_other() {
     assert!((0.05..5.0).contains(&waited), "a wait of 50 ms by the wall clock took {waited} s");
 }
 
-/// Prints how far each reader of a clock is from the system call below it, which nothing moves, and how long a wait of
-/// 50 ms took whose end is an instant of the wall clock.
+/// Prints how far each reader of a clock is from the system call below it, which nothing moves, and how long
+/// a wait of 50 ms took whose end is an instant of the wall clock.
 const READ: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -30,8 +30,8 @@ pub enum Damage {
     },
 }
 
-/// Damages the newest file of that kind anywhere below `dir` and tells which file, and where. `None` when there is no
-/// such file with anything in it. The process that owns the files has ended.
+/// Damages the newest file of that kind anywhere below `dir` and tells which file, and where. `None` when
+/// there is no such file with anything in it. The process that owns the files has ended.
 pub fn damage(dir: &Path, part: Part, damage: Damage) -> Result<Option<String>> {
     let ending = match part {
         Part::Wal => "log",

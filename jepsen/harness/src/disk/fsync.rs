@@ -1,7 +1,8 @@
 //! Syncs of files that are slow or fail: `strace` is attached to the process and answers them.
 //!
-//! It stops the process at every system call, not only at these, so that it costs time: measured at about half as much
-//! latency again and twice the CPU for a busy replica. Nothing may be concluded about speed while it is attached.
+//! It stops the process at every system call, not only at these, so that it costs time: measured at about
+//! half as much latency again and twice the CPU for a busy replica. Nothing may be concluded about speed
+//! while it is attached.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -14,8 +14,8 @@ const FREEZE: Opcode = opcode::read_write::<i32>(b'X', 119);
 /// `FITHAW`, likewise.
 const THAW: Opcode = opcode::read_write::<i32>(b'X', 120);
 
-/// Shuts the file system of `file` down at once: nothing that is still in memory reaches the disk any more, and
-/// every later call on it fails with `EIO`. It serves again once it is unmounted and mounted.
+/// Shuts the file system of `file` down at once: nothing that is still in memory reaches the disk any more,
+/// and every later call on it fails with `EIO`. It serves again once it is unmounted and mounted.
 #[allow(unsafe_code, reason = "the kernel has no other call for it, and rustix no wrapper")]
 pub fn shutdown(file: impl AsFd) -> Result<()> {
     // SAFETY: this operation reads one `u32` from the pointer that it is given and writes nothing through it,

@@ -79,6 +79,14 @@ impl Hierarchy {
         (file, bytes.map_or_else(|| all.to_owned(), |bytes| bytes.to_string()))
     }
 
+    /// The file that keeps memory off the swap devices and what is written to it.
+    pub(super) fn no_swap(&self) -> (&'static str, &'static str) {
+        match self {
+            Hierarchy::V1 { .. } => ("memory.swappiness", "0"),
+            Hierarchy::V2 { .. } => ("memory.swap.max", "0"),
+        }
+    }
+
     /// The file that tells the memory in use.
     pub(super) fn memory_used(&self) -> &'static str {
         match self {

@@ -41,7 +41,8 @@ impl Panics {
         found
     }
 
-    /// The last look, after the end of the process: what is half written stays so. Gives the panics and the last line.
+    /// The last look, after the end of the process: what is half written stays so. Gives the panics and the
+    /// last line.
     pub fn finish(mut self) -> (Vec<String>, Option<String>) {
         let mut found = self.look();
         let rest = std::mem::take(&mut self.rest);
