@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub mod chance;
 pub mod layers;
 pub mod length;
 pub mod links;

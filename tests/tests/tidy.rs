@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use orloj_tests::tidy::{files, layers, length, links, read, root, shown, words};
+use orloj_tests::tidy::{chance, files, layers, length, links, read, root, shown, words};
 
 fn report(faults: Vec<String>) {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
@@ -41,6 +41,11 @@ fn layers_are_kept() {
 #[test]
 fn vendor_names_have_one_home() {
     report(gather(product_source(), layers::check_vendors));
+}
+
+#[test]
+fn nothing_in_a_replica_is_chosen_by_chance() {
+    report(gather(product_source(), chance::check));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Wakes long polls when their task changes: one reader of the store's events for all of them, so that a
 //! thousand waiting requests cost an applied entry no more than one.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orloj_model::Event;
@@ -10,7 +10,8 @@ use orloj_raft_store::AppliedEvents;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-type Wakers = HashMap<TaskId, (Arc<tokio::sync::Notify>, usize)>;
+/// In order, because all of them may be woken.
+type Wakers = BTreeMap<TaskId, (Arc<tokio::sync::Notify>, usize)>;
 
 /// Shared by the reader of events and by everybody who waits.
 #[derive(Debug, Default)]

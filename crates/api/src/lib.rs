@@ -9,6 +9,7 @@
 //! and [`nonce`] what the leader remembers, `view` how records are shown. axum stays in the few modules that
 //! listen.
 
+#![warn(clippy::iter_over_hash_type, reason = "its order differs between two runs of one seed")]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 pub mod auth;

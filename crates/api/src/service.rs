@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use orloj_model::id::NodeId;
 use orloj_wire::clock::Clock;
+use orloj_wire::random::Random;
 use orloj_wire::sign::Secret;
 use tokio_util::sync::CancellationToken;
 
@@ -54,6 +55,8 @@ pub struct Parts {
     pub leader: Arc<dyn Leader>,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
+    /// Draws the ids of tasks.
+    pub random: Arc<dyn Random>,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -70,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) leader: Arc<dyn Leader>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
     pub(crate) metrics: Metrics,
     pub(crate) gate: Arc<Gate>,
     pub(crate) hub: Arc<Hub>,
@@ -104,6 +108,7 @@ impl Api {
             backend: parts.backend,
             leader: parts.leader,
             clock: parts.clock,
+            random: parts.random,
             metrics: parts.metrics,
             gate: Arc::default(),
             hub,
@@ -206,6 +211,7 @@ impl Shared {
                 }
             };
             let result = tokio::select! {
+                biased;
                 result = sent => result,
                 () = moved => Err(ForwardError::Broken),
             };

@@ -229,6 +229,7 @@ impl Running {
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.handle()),
             clock,
+            random: Arc::new(SystemRandom),
             metrics: orloj_api::Metrics::register(&mut registry),
         };
         let api = Api::start(parts, ends.clone())?;

@@ -19,6 +19,7 @@
 //!   ([`Store::fatal`], [`OpenError`]). Damage is never taken for absence.
 //! * A node is its id *and* the birth of its data directory. One without the other never votes.
 
+#![warn(clippy::iter_over_hash_type, reason = "its order differs between two runs of one seed")]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod bootstrap;

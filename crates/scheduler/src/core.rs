@@ -25,7 +25,7 @@ mod timers;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use orloj_model::Command;
@@ -40,6 +40,7 @@ use crate::waiting::WaitingRoom;
 use crate::wheel::{TimerId, Wheel};
 
 use clocks::Clocks;
+pub(crate) use executors::chance;
 pub(crate) use executors::{Exec, Liveness};
 pub(crate) use leases::attempt_ref;
 
@@ -173,7 +174,7 @@ pub(crate) struct Core {
     /// Waiting shards that are still in the due index, oldest first.
     unready: VecDeque<(ShardKey, u64)>,
     fleet: Fleet,
-    executors: HashMap<ExecutorId, Exec>,
+    executors: BTreeMap<ExecutorId, Exec>,
     /// Grants that have been proposed and not answered.
     granting: usize,
     held: usize,
@@ -207,7 +208,7 @@ impl Core {
             waiting: WaitingRoom::new(),
             unready: VecDeque::new(),
             fleet: Fleet::new(),
-            executors: HashMap::new(),
+            executors: BTreeMap::new(),
             granting: 0,
             held: 0,
             early_cancels: HashSet::new(),

@@ -16,6 +16,7 @@ use orloj_wire::protocol::{
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::core::chance;
 use crate::error::LeaderError;
 use crate::link::{self, ExecutorLink, LinkError, Target};
 use crate::metrics::Metrics;
@@ -337,7 +338,7 @@ fn report_command(executor: &ExecutorId, report: protocol::Report) -> Result<Com
         log_tail: report.log_tail,
         started_at: report.started_at,
         ended_at: Some(report.ended_at),
-        chance: rand::random_range(0..=1000),
+        chance: chance(fence, shard.into()),
     })))
 }
 

@@ -85,7 +85,7 @@ struct Queue {
 pub struct WaitingRoom {
     waiting: HashMap<ShardKey, Waiting>,
     /// By class; none is empty.
-    queues: HashMap<ClassId, Queue>,
+    queues: BTreeMap<ClassId, Queue>,
     /// The next one of each queue that has one.
     heads: BTreeSet<(Turn, ClassId)>,
     /// How many have been ready since when.
@@ -123,7 +123,7 @@ impl WaitingRoom {
         self.queues.get(&class).map_or(0, |queue| queue.turns.len())
     }
 
-    /// The classes of which something waits, in no order.
+    /// The classes of which something waits, in their order.
     pub fn classes(&self) -> impl Iterator<Item = ClassId> + '_ {
         self.queues.keys().copied()
     }

@@ -7,6 +7,7 @@ use orloj_model::id::{CallerId, ExecutorId, TaskId};
 use orloj_model::task::{Origin, RetryPolicy, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::{Code, FieldError};
+use orloj_wire::random::Random;
 use orloj_wire::rest::{self, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
 use orloj_wire::sign::sha256;
 use orloj_wire::time::Time;
@@ -27,7 +28,7 @@ impl Call<'_> {
             Ok(self.has_handler(handler)? || self.is_repeated(caller)?)
         })?;
         let command = Command::Submit(Box::new(Submit {
-            task: new_task_id(),
+            task: new_task_id(&*self.shared.random),
             spec,
             due,
             claim: Some(self.claim()),
@@ -95,11 +96,10 @@ impl Call<'_> {
     }
 }
 
-/// An id that cannot be guessed: 16 bytes from the operating system.
-fn new_task_id() -> TaskId {
+/// An id that cannot be guessed: 16 random bytes.
+fn new_task_id(random: &dyn Random) -> TaskId {
     let mut bytes = [0; 16];
-    // Without random numbers from the operating system nothing can be kept secret.
-    getrandom::fill(&mut bytes).expect("the operating system supplies random numbers");
+    random.fill(&mut bytes);
     TaskId(bytes)
 }
 

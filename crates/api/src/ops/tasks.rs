@@ -61,8 +61,8 @@ impl Call<'_> {
     async fn newer_task(&self, id: TaskId, version: u64, wait_ms: u64) -> Result<At<TaskView>, Failure> {
         let waiter = self.shared.hub.wait_for(id);
         // A little jitter keeps clients that started together from coming back together.
-        let jittered = wait_ms as f64 * rand::random_range(0.95..=1.0);
-        let deadline = Instant::now() + Duration::from_millis(jittered as u64);
+        let jittered = wait_ms - self.shared.random.up_to(wait_ms / 20);
+        let deadline = Instant::now() + Duration::from_millis(jittered);
         let mut changed = waiter.changed();
         let mut task = self.fresh_task(id).await?;
         if task.value.state.version > version || task.value.state.status.is_terminal() {
@@ -72,9 +72,10 @@ impl Call<'_> {
         let mut leadership = self.shared.backend.leadership();
         loop {
             let woken = tokio::select! {
-                changed = timeout_at(deadline, changed) => changed.is_ok(),
+                biased;
                 // Whoever leads now may answer; this node has nothing to wait for any more.
                 _ = leadership.wait_for(|now| !now.leading) => false,
+                changed = timeout_at(deadline, changed) => changed.is_ok(),
             };
             changed = waiter.changed();
             task = self.own_task(id)?;

@@ -19,6 +19,7 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
     PeerError, ProposeError, ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
 };
+use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
@@ -234,6 +235,7 @@ async fn node(
         backend: Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() }),
         leader: Arc::clone(&leader) as Arc<dyn Leader>,
         clock: Arc::clone(&shared.clock) as _,
+        random: Arc::new(SystemRandom),
         metrics,
     };
     let api = Api::start(parts, stop.clone()).unwrap();

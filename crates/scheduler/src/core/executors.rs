@@ -30,7 +30,7 @@ impl Core {
             leaving: false,
             knows_round: false,
             announcing: false,
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             strays: Strays::default(),
             outbox: VecDeque::new(),
             pushing: false,
@@ -191,7 +191,7 @@ impl Core {
 }
 
 /// Jitter of a retry, 0-1000: no randomness is needed where the fence already differs.
-pub(super) fn chance(fence: u64, shard: ShardKey) -> u16 {
+pub(crate) fn chance(fence: u64, shard: ShardKey) -> u16 {
     let mut bytes = [0; 26];
     bytes[..8].copy_from_slice(&fence.to_be_bytes());
     bytes[8..24].copy_from_slice(&shard.task.0);

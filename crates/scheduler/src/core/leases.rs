@@ -71,20 +71,21 @@ impl Core {
     /// Declares lost what the tables say is held by executors that are not there. After everything was
     /// inherited.
     pub(crate) fn lose_orphans(&mut self) {
-        let mut commands = Vec::new();
-        for (shard, tracked) in &self.tracked {
-            if let Tracked::Held(held) = tracked
-                && self
-                    .executors
-                    .get(&held.executor)
-                    .is_none_or(|exec| !exec.row().may_hold(held.incarnation))
-            {
-                let fence = held.lease.fence;
-                commands.push(Command::Lose { shard: (*shard).into(), fence, chance: chance(fence, *shard) });
-            }
-        }
-        if !commands.is_empty() {
-            self.steps.push(Step::Propose(commands));
+        let lost = |tracked: &Tracked| {
+            let Tracked::Held(held) = tracked else { return None };
+            let exec = self.executors.get(&held.executor);
+            exec.is_none_or(|exec| !exec.row().may_hold(held.incarnation)).then_some(held.lease)
+        };
+        let mut orphans: Vec<Lease> = self.tracked.values().filter_map(lost).collect();
+        // The map has an order of its own in every process.
+        orphans.sort_unstable();
+        let lose = |Lease { shard, fence, .. }: Lease| Command::Lose {
+            shard: shard.into(),
+            fence,
+            chance: chance(fence, shard),
+        };
+        if !orphans.is_empty() {
+            self.steps.push(Step::Propose(orphans.into_iter().map(lose).collect()));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the leader keeps of one executor.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::id::{ExecutorId, Incarnation};
@@ -40,8 +40,8 @@ pub(crate) struct Exec {
     /// It has acknowledged this leader's round.
     pub(super) knows_round: bool,
     pub(super) announcing: bool,
-    /// Leases, with the slot that each takes in the fleet.
-    pub(super) held: HashMap<ShardKey, ExecutorIdx>,
+    /// Leases, with the slot that each takes in the fleet; in order, because they are walked.
+    pub(super) held: BTreeMap<ShardKey, ExecutorIdx>,
     /// What it runs without a lease.
     pub(in crate::core) strays: Strays,
     /// Leases that have not been pushed, oldest first.
