@@ -463,8 +463,10 @@ pub struct Probe {
     /// Snapshots installed from a leader since the process began.
     pub snapshots_installed: u64,
     /// Digests of its tables at fixed indexes: index to 16 hex digits.
+    #[serde(with = "crate::by_index")]
     pub digests: BTreeMap<u64, String>,
     /// Terms of the last few entries of its log: index to term.
+    #[serde(with = "crate::by_index")]
     pub log_terms: BTreeMap<u64, u64>,
     /// Timers in the wheel (leader).
     pub wheel: u64,

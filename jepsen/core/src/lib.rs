@@ -6,6 +6,7 @@
 
 pub mod acks;
 pub mod attempts;
+mod by_index;
 pub mod check;
 pub mod clocks;
 pub mod event;
