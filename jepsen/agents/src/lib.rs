@@ -13,6 +13,7 @@ pub mod behaviour;
 pub mod digest;
 pub mod generator;
 pub mod mock;
+pub mod operation;
 pub mod rng;
 pub mod seen;
 

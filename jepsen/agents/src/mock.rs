@@ -236,6 +236,11 @@ impl Mock {
         self.note(now, None, What::ExecutorDown(down));
     }
 
+    /// Whether it lives and does not stand still.
+    fn answers(&self) -> bool {
+        self.up && !self.vices.frozen
+    }
+
     fn places(&self) -> usize {
         self.profile.slots as usize + self.profile.queue as usize
     }

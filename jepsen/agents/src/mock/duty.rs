@@ -164,7 +164,7 @@ impl Mock {
     /// Lets time pass: attempts end, and what is due to be said is returned. To be called at every
     /// [`next_due`](Mock::next_due), and after everything else that happens to it.
     pub fn tick(&mut self, now: Now) -> Vec<Call> {
-        if !self.up {
+        if !self.answers() {
             return Vec::new();
         }
         self.end_due(now);
@@ -177,14 +177,16 @@ impl Mock {
     /// When something is due next, on the monotonic clock in ns; none while it waits for others. May have
     /// passed.
     pub fn next_due(&self) -> Option<u64> {
-        if !self.up {
+        if !self.answers() {
             return None;
         }
         let duties = &self.duties;
         let presence =
             (!duties.presence_is_out() && !self.waits_for_old_reports()).then_some(duties.presence_due);
         let first = self.memory.unsaid.iter().map(|unsaid| unsaid.not_before).min();
-        let reports = first.filter(|_| !duties.reports_are_out()).map(|first| first.max(duties.reports_due));
+        let reports = first
+            .filter(|_| !duties.reports_are_out() && !self.vices.silent)
+            .map(|first| first.max(duties.reports_due));
         self.next_end().into_iter().chain(presence).chain(reports).min()
     }
 
@@ -200,12 +202,6 @@ impl Mock {
         if duties.presence_is_out() || now.mono_ns < duties.presence_due {
             return None;
         }
-        if let Some(ms) = self.vices.flap_ms
-            && now.mono_ns >= duties.flap_due
-        {
-            duties.flap_due = now.in_ms(ms);
-            duties.registered = false;
-        }
         if self.waits_for_old_reports() {
             return None;
         }
@@ -213,7 +209,8 @@ impl Mock {
             let body = CallBody::Register(self.registration(now));
             return self.duties.call(None, Sent::Presence, body);
         }
-        if self.draining && !self.is_busy() && self.memory.unsaid.is_empty() {
+        let done = self.draining && !self.is_busy() && self.memory.unsaid.is_empty();
+        if done || self.flaps(now) {
             let body = Leave { executor_id: self.profile.id.clone(), incarnation: self.incarnation };
             return self.duties.call(None, Sent::Presence, CallBody::Leave(body));
         }
@@ -224,6 +221,14 @@ impl Mock {
         let body = CallBody::Heartbeat(self.heartbeat(now));
         self.duties.last_beat = now.mono_ns;
         self.duties.call(None, Sent::Presence, body)
+    }
+
+    fn flaps(&mut self, now: Now) -> bool {
+        let due = self.vices.flap_ms.filter(|_| now.mono_ns >= self.duties.flap_due);
+        if let Some(ms) = due {
+            self.duties.flap_due = now.in_ms(ms);
+        }
+        due.is_some()
     }
 
     fn registration(&self, now: Now) -> Register {
@@ -259,7 +264,7 @@ impl Mock {
     }
 
     fn reports(&mut self, now: Now) -> Vec<Call> {
-        if self.duties.reports_are_out() || now.mono_ns < self.duties.reports_due {
+        if self.vices.silent || self.duties.reports_are_out() || now.mono_ns < self.duties.reports_due {
             return Vec::new();
         }
         let most = if self.duties.alone { 1 } else { BATCH };
@@ -297,7 +302,11 @@ impl Mock {
         match (sent, heard) {
             (Sent::Presence, Heard::Registered(answer)) => self.on_registered(now, &answer),
             (Sent::Presence, Heard::Heartbeat(answer)) => self.on_heartbeat(now, &answer),
-            (Sent::Presence, Heard::Left) => self.end_life(now),
+            (Sent::Presence, Heard::Left) if self.draining => self.end_life(now),
+            (Sent::Presence, Heard::Left) => {
+                self.duties.registered = false;
+                self.duties.presence_due = now.in_ms(SHORTEST_GAP_MS);
+            }
             (Sent::Presence, heard) => {
                 self.look_elsewhere(&heard);
                 self.duties.presence_due = now.in_ms(self.duties.presence_pause.next_ms());

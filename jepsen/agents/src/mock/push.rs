@@ -22,7 +22,7 @@ type Word = (RunVerdict, Option<&'static str>);
 impl Mock {
     /// A batch of attempts; `sender` is the replica that it came from, where the driver can tell.
     pub fn on_run(&mut self, now: Now, sender: Option<&str>, run: &Run) -> Answer<RunAck> {
-        if !self.up {
+        if !self.answers() {
             return Answer::nothing();
         }
         let refusal = self.batch_refusal(now, run);
@@ -96,7 +96,7 @@ impl Mock {
 
     /// Attempts that shall be stopped.
     pub fn on_cancel(&mut self, now: Now, push: &Cancel) -> Answer<CancelAck> {
-        if !self.up {
+        if !self.answers() {
             return Answer::nothing();
         }
         if push.executor_id != self.profile.id {
@@ -124,7 +124,7 @@ impl Mock {
 
     /// A new leader's round.
     pub fn on_round(&mut self, now: Now, push: &AnnounceRound) -> Answer<Holdings> {
-        if !self.up {
+        if !self.answers() {
             return Answer::nothing();
         }
         if push.executor_id != self.profile.id {
@@ -147,7 +147,7 @@ impl Mock {
 
     /// A mock executor's attempts write nothing: the log is there, and empty, as long as they are known.
     pub fn on_log(&mut self, push: &LogRequest) -> Answer<LogChunk> {
-        if !self.up {
+        if !self.answers() {
             return Answer::nothing();
         }
         let complete = !self.book.runs().any(|(running, _, _)| *running == key(&push.attempt));

@@ -27,9 +27,13 @@ pub struct Vices {
     pub slow_answer_ms: u64,
     /// Takes no attempt that it does not hold.
     pub refuse_all: bool,
+    /// Accepts and works, and says nothing of how it ended.
+    pub silent: bool,
     /// Sends no heartbeat.
     pub mute: bool,
-    /// Registers again every so many ms, whether it was asked to or not.
+    /// Stands still like a stopped process: takes nothing, answers nothing, says nothing, ends nothing.
+    pub frozen: bool,
+    /// Leaves and registers again in the same life, every so many ms.
     pub flap_ms: Option<u64>,
     /// Registers with this weight instead of its own.
     pub weight: Option<u32>,

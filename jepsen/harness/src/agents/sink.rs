@@ -1,0 +1,182 @@
+//! The sink: it stands for the world outside the cluster, where an effect is to happen once.
+//!
+//! `POST /effect?label=…&key=…` is an effect. One with a key (of the query, or in the header
+//! `Idempotency-Key`) takes effect when the key is new and is answered like the first one when it is not.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use hyper::HeaderMap;
+use orloj_jepsen_agents::rng::Rng;
+use orloj_jepsen_core::event::{Effect, What};
+use orloj_wire::sign::IDEMPOTENCY_HEADER;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::recorder::{Note, Recorder};
+use super::server::{Reaction, Received, serve};
+
+/// What the sink does wrong on purpose; all off by default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SinkVices {
+    /// Share of effects that are answered with 500; half of them have taken effect.
+    pub errors: f64,
+    /// Share of effects that take effect and are never answered.
+    pub silent: f64,
+    /// The body of each answer comes so long after its head.
+    pub slow_body: Duration,
+    /// Nobody listens.
+    pub down: bool,
+}
+
+/// The sink. Clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Sink(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    recorder: Recorder,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    vices: SinkVices,
+    seen: BTreeSet<String>,
+    rng: Rng,
+}
+
+impl Sink {
+    /// A sink of this name.
+    pub fn new(name: &str, seed: u64, recorder: Recorder) -> Sink {
+        let rng = Rng::new(seed).split(name);
+        let state = State { vices: SinkVices::default(), seen: BTreeSet::new(), rng };
+        Sink(Arc::new(Inner {
+            name: name.to_owned(),
+            recorder,
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }))
+    }
+
+    /// Switches vices at once, all together.
+    pub fn set_vices(&self, vices: SinkVices) {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).vices = vices;
+        self.0.changed.notify_one();
+    }
+
+    /// How many keys have taken effect.
+    pub fn effects(&self) -> usize {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).seen.len()
+    }
+
+    fn is_down(&self) -> bool {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).vices.down
+    }
+
+    /// Serves at `address` until `stop`, whenever it is not down.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub async fn run(self, address: SocketAddr, stop: CancellationToken) -> Result<()> {
+        while !stop.is_cancelled() {
+            let over = CancellationToken::new();
+            let _end = over.clone().drop_guard();
+            let up = async {
+                if self.is_down() {
+                    return std::future::pending().await;
+                }
+                let sink = self.clone();
+                let listener = listen(address).await?;
+                serve(listener, move |request| sink.clone().take(request), over.clone()).await;
+                anyhow::Ok(())
+            };
+            let turned = async {
+                let before = self.is_down();
+                while self.is_down() == before {
+                    self.0.changed.notified().await;
+                }
+            };
+            tokio::select! {
+                served = up => served?,
+                () = turned => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn take(self, request: Received) -> Reaction {
+        if request.path != "/effect" {
+            return Reaction::answer(404, "{}");
+        }
+        let label = parameter(&request.query, "label");
+        let key = parameter(&request.query, "key").or_else(|| header(&request.headers));
+        let (took, status, body_delay) = self.decide(key.as_deref());
+        let effect = Effect {
+            task: parameter(&request.query, "task").unwrap_or_default(),
+            label: label.clone(),
+            business_key: key,
+            took,
+            status,
+            ..Effect::default()
+        };
+        let note = Note { key: label, ..Note::event(&self.0.name, What::Effect(effect)) };
+        self.0.recorder.note(note);
+        match status {
+            0 => Reaction::Silence,
+            status => Reaction::Answer { status, body: b"{}".to_vec(), body_delay },
+        }
+    }
+
+    /// Whether it takes effect, and the answer: its status (0: none) and how late its body is.
+    fn decide(&self, key: Option<&str>) -> (bool, u16, Duration) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { vices, seen, rng } = &mut *state;
+        let fails = rng.chance(vices.errors);
+        if fails && rng.chance(0.5) {
+            return (false, 500, Duration::ZERO);
+        }
+        let took = key.is_none_or(|key| seen.insert(key.to_owned()));
+        let status = match () {
+            () if fails => 500,
+            () if rng.chance(vices.silent) => 0,
+            () => 200,
+        };
+        (took, status, vices.slow_body)
+    }
+}
+
+/// A port that was closed a moment ago may be held for another.
+async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    const PAUSE: Duration = Duration::from_millis(20);
+    let again = async {
+        loop {
+            match TcpListener::bind(address).await {
+                Ok(listener) => return listener,
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    };
+    timeout(PATIENCE, again).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// A parameter of a query; labels and keys of the harness need no decoding.
+fn parameter(query: &str, name: &str) -> Option<String> {
+    query.split('&').find_map(|pair| {
+        let (found, value) = pair.split_once('=')?;
+        (found == name).then(|| value.to_owned())
+    })
+}
+
+fn header(headers: &HeaderMap) -> Option<String> {
+    headers.get(IDEMPOTENCY_HEADER)?.to_str().ok().map(str::to_owned)
+}
