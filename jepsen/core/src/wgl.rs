@@ -257,4 +257,4 @@ impl<'a, M: Model> Search<'a, M> {
 
 #[cfg(test)]
 #[path = "wgl_tests.rs"]
-mod tests;
+pub(crate) mod tests;
