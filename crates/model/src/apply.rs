@@ -17,6 +17,7 @@ use crate::command::{Batch, Command, Refusal, Reply};
 use crate::event::Event;
 use crate::id::{Millis, NodeId, Round};
 use crate::key::Single;
+use crate::mutant::{Mutant, is_on};
 use crate::schema::MetaTable;
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
@@ -120,7 +121,9 @@ fn of_the_round(command: &Command) -> bool {
 }
 
 fn begin_round<T: Write>(cx: &mut Context<'_, T>, leader: NodeId) -> Reply {
-    cx.meta.round += 1;
+    if !is_on(Mutant::RoundReused) || cx.meta.round == 0 {
+        cx.meta.round += 1;
+    }
     cx.meta.leader = leader;
     cx.events.push(Event::RoundBegan { round: cx.meta.round, leader });
     Reply::Round(cx.meta.round)

@@ -21,6 +21,7 @@ pub mod event;
 pub mod executor;
 pub mod id;
 pub mod key;
+pub mod mutant;
 pub mod query;
 pub mod random;
 pub mod schema;

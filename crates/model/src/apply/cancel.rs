@@ -6,6 +6,7 @@ use crate::command::{Claim, Refusal, Reply};
 use crate::event::Event;
 use crate::id::{CallerId, TaskId};
 use crate::key::ShardKey;
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{ShardTable, TaskTable};
 use crate::tables::{ReadExt as _, Write};
 use crate::task::{Outcome, Phase, Reason, Status, TaskEvent, TaskState};
@@ -28,7 +29,9 @@ pub(crate) fn cancel<T: Write>(
     };
     match state.status {
         Status::Pending => {
-            end_waiting(cx, task, &state)?;
+            if !is_on(Mutant::CancelIgnored) {
+                end_waiting(cx, task, &state)?;
+            }
             state.reason = Reason::None;
             cx.put_task(task, &mut state, Some(TaskEvent::Cancelled))
         }

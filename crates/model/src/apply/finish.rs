@@ -5,11 +5,12 @@ use crate::command::{Refusal, Reply, Report};
 use crate::event::Event;
 use crate::id::{Fence, Millis};
 use crate::key::ShardKey;
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{ExecutorTable, ShardTable, SpecTable};
 use crate::tables::{ReadExt as _, Write};
 use crate::task::{
     DueClock, LOG_TAIL_LIMIT, MESSAGE_LIMIT, Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Shard,
-    TaskEvent, TaskState,
+    Status, TaskEvent, TaskState,
 };
 
 /// How an attempt ended, from whoever says so.
@@ -65,6 +66,9 @@ pub(crate) fn report<T: Write>(cx: &mut Context<'_, T>, report: &Report) -> Resu
             finish(cx, key, state, shard, &end)
         }
         Some(outcome) if *outcome == report.outcome => Ok(Reply::Repeated),
+        Some(_) if is_on(Mutant::FenceIgnored) || is_on(Mutant::TerminalOverwritten) => {
+            decide_late(cx, key, state, shard, report)
+        }
         Some(_) => {
             if attempt.late_outcome.is_none() {
                 attempt.late_outcome = Some(report.outcome.clone());
@@ -73,6 +77,31 @@ pub(crate) fn report<T: Write>(cx: &mut Context<'_, T>, report: &Report) -> Resu
             Ok(Reply::Refused(Refusal::StaleFence))
         }
     }
+}
+
+/// What a mutant does with a late report: it decides as if its lease were in force.
+fn decide_late<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: ShardKey,
+    mut state: TaskState,
+    mut shard: Shard,
+    report: &Report,
+) -> Result<Reply, T::Error> {
+    let (ended, succeeded) = (state.status.is_terminal(), report.outcome == Outcome::Succeeded);
+    if is_on(Mutant::TerminalOverwritten) && ended {
+        state.status = if succeeded { Status::Success } else { Status::Failed };
+        return cx.put_task(key.task, &mut state, None);
+    }
+    if is_on(Mutant::FenceIgnored) && !ended && succeeded {
+        shard.result = report.result.clone();
+        cx.set_phase(key, state.priority, &mut shard, Phase::Done)?;
+        cx.put_shard(key, &shard)?;
+        state.running = 0;
+        state.succeeded = 1;
+        state.status = Status::Running;
+        return settle(cx, key, state);
+    }
+    Ok(Reply::Refused(Refusal::StaleFence))
 }
 
 /// The executor would not take it, or hands it back unstarted: not counted as a try.
@@ -191,7 +220,8 @@ fn next_phase<T: Write>(
     shard: &mut Shard,
     end: &End<'_>,
 ) -> Result<Phase, T::Error> {
-    if end.outcome == Outcome::Succeeded {
+    let invented = end.outcome == Outcome::Lost && is_on(Mutant::SuccessInvented);
+    if end.outcome == Outcome::Succeeded || invented {
         state.succeeded += 1;
         return Ok(Phase::Done);
     }
@@ -223,12 +253,13 @@ fn next_phase<T: Write>(
             (shard.failures <= u32::from(policy.max_retries), None)
         }
     };
-    if !again {
+    if !again && !is_on(Mutant::TriesUnlimited) {
         state.failed += 1;
         return Ok(Phase::Done);
     }
     let backoff_ms = policy.delay_ms(shard.failures + shard.losses, end.chance);
     let delay_ms = asked_ms.unwrap_or(0).max(backoff_ms);
+    let delay_ms = if is_on(Mutant::BackoffIgnored) { delay_ms / 4 } else { delay_ms };
     let at = cx.now().saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX));
     Ok(Phase::Due { at, clock: DueClock::Cluster })
 }

@@ -9,6 +9,7 @@ use crate::key::{
     BusinessTaskKey, CallerTaskKey, CallerTextKey, DueKey, KeyWriter, NonceKey, ShardKey, StatusTaskKey,
     TimeKey, TimedCallerTextKey, TimedNonceKey,
 };
+use crate::mutant::{self, Mutant, is_on};
 use crate::schema::{
     BusinessKeyTable, CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyRow,
     IdempotencyTable, NonceExpiryTable, NonceRow, NonceTable, ShardTable, SpecTable, StatusTasksTable,
@@ -32,6 +33,7 @@ pub(crate) fn submit<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Resu
         return Ok(Reply::Refused(refusal));
     }
     if let Some(idempotency) = &submit.idempotency
+        && !is_on(Mutant::KeyForgotten)
         && let Some(reply) = remembered(cx, &submit.spec, idempotency)?
     {
         return Ok(reply);
@@ -136,7 +138,7 @@ fn create<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T
         reason: if due_at <= now { Reason::Ready } else { Reason::Scheduled },
         version: 1,
         created_at: now,
-        updated_at: now,
+        updated_at: now + mutant::difference(),
         due_at,
         started_at: None,
         finished_at: None,
