@@ -180,7 +180,10 @@ pub enum Action {
     Remove,
     /// The target is replaced, then its old data comes back: the old identity must be refused.
     #[serde(rename = "membership.old-identity")]
-    OldIdentity,
+    OldIdentity {
+        /// From the loss of the data to its return, in ms.
+        beat_ms: u64,
+    },
     /// The administrator moves the leadership.
     #[serde(rename = "membership.transfer")]
     Transfer,
@@ -193,6 +196,12 @@ pub enum Action {
     /// The executor answers nothing and does nothing.
     #[serde(rename = "executor.hang")]
     ExecutorHang,
+    /// Handlers start and never end.
+    #[serde(rename = "executor.stuck")]
+    ExecutorStuck,
+    /// It takes what is pushed to it and never answers the push.
+    #[serde(rename = "executor.no-answer")]
+    NoAnswer,
     /// It accepts attempts and never reports of them.
     #[serde(rename = "executor.silent")]
     ExecutorSilent,
@@ -215,7 +224,7 @@ pub enum Action {
     #[serde(rename = "executor.flap")]
     Flap {
         /// From one to the next, in ms.
-        beat_ms: u64,
+        every_ms: u64,
     },
     /// It registers with another weight.
     #[serde(rename = "executor.weight")]
@@ -268,8 +277,8 @@ impl Action {
             | Action::Swizzle { beat_ms }
             | Action::Resets { beat_ms }
             | Action::Amnesiac { beat_ms }
-            | Action::ClockStrobe { beat_ms, .. }
-            | Action::Flap { beat_ms } => Some((*beat_ms).max(10)),
+            | Action::OldIdentity { beat_ms }
+            | Action::ClockStrobe { beat_ms, .. } => Some((*beat_ms).max(10)),
             _ => None,
         }
     }
@@ -279,7 +288,9 @@ impl Action {
         match self {
             Action::Amnesiac { beat_ms } | Action::Rolling { beat_ms } => 4 * beat_ms,
             Action::Swizzle { beat_ms } => 12 * beat_ms,
-            Action::CrashLoop { beat_ms } | Action::Flap { beat_ms } => 3 * beat_ms,
+            Action::CrashLoop { beat_ms } => 3 * beat_ms,
+            // The old identity is there for one beat.
+            Action::OldIdentity { beat_ms } => 2 * beat_ms,
             _ => 0,
         }
     }
@@ -307,9 +318,12 @@ impl Action {
     /// How many mock executors cannot work while it is installed on `target`.
     pub fn executors_out(&self, target: &Target) -> usize {
         match self {
-            Action::ExecutorKill | Action::ExecutorHang | Action::ExecutorSilent | Action::Flap { .. } => {
-                target.executors()
-            }
+            Action::ExecutorKill
+            | Action::ExecutorHang
+            | Action::ExecutorStuck
+            | Action::ExecutorSilent
+            | Action::NoAnswer
+            | Action::Flap { .. } => target.executors(),
             _ => 0,
         }
     }

@@ -39,6 +39,7 @@ pub struct Cluster {
     pub admin: Admin,
     /// The run's keys.
     pub keys: Keys,
+    journal: Journal,
 }
 
 /// What a cluster is made of.
@@ -80,7 +81,7 @@ impl Cluster {
         });
         let replicas: Vec<Replica> = replicas.collect::<Result<_>>()?;
         let executor = parts.executor(&secret).with_context(|| format!("start {REAL}"))?;
-        Ok(Cluster { replicas, executor, admin: Admin::new(&keys)?, keys })
+        Ok(Cluster { replicas, executor, admin: Admin::new(&keys)?, keys, journal: parts.journal.clone() })
     }
 
     /// The replica of this name.
@@ -90,6 +91,11 @@ impl Cluster {
     pub fn replica(&self, name: &str) -> Result<&Replica> {
         let found = self.replicas.iter().find(|replica| replica.name == name);
         found.with_context(|| format!("{name} is no replica"))
+    }
+
+    /// What undoes everything that is done to it.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Waits until every replica answers and knows a leader.

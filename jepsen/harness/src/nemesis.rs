@@ -1,6 +1,7 @@
 //! The nemesis: carries a plan out, writes down what came of each step, and takes everything back.
 
 pub mod agenda;
+pub mod hand;
 pub mod links;
 pub mod resolve;
 
@@ -9,7 +10,6 @@ use std::time::Duration;
 use orloj_jepsen_core::event::Fault;
 
 use crate::dice::Dice;
-use crate::hosts::is_replica;
 use crate::plan::Step;
 use agenda::{Agenda, Turn};
 use resolve::{Sighting, resolve};
@@ -51,8 +51,10 @@ pub trait World {
     /// # Errors
     /// The harness could not do it.
     fn undo(&mut self, step: &Step, hit: &[String]) -> anyhow::Result<()>;
-    /// Writes a line of the history.
-    fn record(&mut self, fault: Fault);
+    /// Writes a line of the history, as of this instant in ns.
+    fn record(&mut self, at_ns: u64, fault: Fault);
+    /// The clock of the history, in ns.
+    fn now_ns(&self) -> u64;
     /// Since the beginning of the load, in ms.
     fn now_ms(&self) -> u64;
     /// Lets time pass.
@@ -117,14 +119,20 @@ impl<'a, W: World> Nemesis<'a, W> {
             Err(_) if now < step.at_ms + PATIENCE_MS => {
                 return self.agenda.add(now + LOOK_AGAIN_MS, Turn::Install { step: at });
             }
-            Err(reason) => return self.world.record(Fault { detail: reason, ..line(step, "skipped") }),
+            Err(reason) => {
+                let at_ns = self.world.now_ns();
+                return self.world.record(at_ns, Fault { detail: reason, ..line(step, "skipped") });
+            }
         };
+        // A fault shows before its installation has come to its end.
+        let at_ns = self.world.now_ns();
         let on_leader = seen.leader.as_ref().is_some_and(|leader| hit.contains(leader));
         let mut line = Fault { nodes: hit.clone(), on_leader, ..line(step, "installed") };
         match self.world.install(step, &hit) {
             Ok(Installed::Yes(detail)) => line.detail = join(&step.action.parameters(), &detail),
             Ok(Installed::Skipped(reason)) => {
-                return self.world.record(Fault { phase: "skipped".into(), detail: reason, ..line });
+                let skipped = Fault { phase: "skipped".into(), detail: reason, ..line };
+                return self.world.record(at_ns, skipped);
             }
             Ok(Installed::Indeterminate(reason)) => {
                 line = Fault { phase: "indeterminate".into(), detail: reason, ..line };
@@ -134,7 +142,7 @@ impl<'a, W: World> Nemesis<'a, W> {
                 line = Fault { phase: "failed".into(), detail: format!("{error:#}"), ..line };
             }
         }
-        self.world.record(line.clone());
+        self.world.record(at_ns, line.clone());
         let now = self.world.now_ms();
         self.agenda.installed(at, step, now);
         self.active.push((at, Active { hit, line, end_ms: now + step.for_ms }));
@@ -146,7 +154,9 @@ impl<'a, W: World> Nemesis<'a, W> {
         if let Err(error) = self.world.beat(step, &active.hit, beat) {
             self.failures += 1;
             let detail = format!("beat {beat}: {error:#}");
-            self.world.record(Fault { phase: "failed".into(), detail, ..active.line.clone() });
+            let failed = Fault { phase: "failed".into(), detail, ..active.line.clone() };
+            let at_ns = self.world.now_ns();
+            self.world.record(at_ns, failed);
         }
         self.agenda.beaten(at, step, self.world.now_ms(), beat, active.end_ms);
     }
@@ -160,7 +170,8 @@ impl<'a, W: World> Nemesis<'a, W> {
             Err(error) => ("failed", format!("undo: {error:#}")),
         };
         self.failures += u64::from(phase == "failed");
-        self.world.record(Fault { phase: phase.into(), detail, ..active.line });
+        let at_ns = self.world.now_ns();
+        self.world.record(at_ns, Fault { phase: phase.into(), detail, ..active.line });
     }
 }
 
@@ -180,11 +191,6 @@ fn line(step: &Step, phase: &str) -> Fault {
 
 fn join(one: &str, two: &str) -> String {
     [one, two].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
-}
-
-/// The replicas among `hosts`.
-pub fn replicas(hosts: &[String]) -> Vec<String> {
-    hosts.iter().filter(|host| is_replica(host)).cloned().collect()
 }
 
 #[cfg(test)]

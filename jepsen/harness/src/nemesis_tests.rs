@@ -37,8 +37,12 @@ impl World for Paper {
         Ok(())
     }
 
-    fn record(&mut self, fault: Fault) {
+    fn record(&mut self, _: u64, fault: Fault) {
         self.lines.push(fault);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now * 1_000_000
     }
 
     fn now_ms(&self) -> u64 {

@@ -80,6 +80,18 @@ pub struct Step {
     pub action: Action,
 }
 
+impl Step {
+    /// The counter of the coverage checker that shows that a step of this kind was carried out.
+    fn counter(&self) -> String {
+        let name = format!("fault:{}", self.action.full_name());
+        match self.target {
+            Target::Leader => format!("{name}@leader"),
+            Target::Follower | Target::Followers | Target::NextLeader => format!("{name}@follower"),
+            _ => name,
+        }
+    }
+}
+
 /// What the command line says otherwise than the scenario.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wishes {
@@ -103,9 +115,9 @@ impl Plan {
         let mut check = scenario.check.clone();
         check.heartbeat_ms = scenario.cluster.heartbeat_ms;
         check.missed_heartbeats = scenario.cluster.offline_after;
+        check.timeout_grace_ms = scenario.cluster.timeout_grace_ms;
         for step in &steps {
-            let name = format!("fault:{}@{}", step.action.full_name(), step.target);
-            check.required.entry(name).or_insert(1);
+            check.required.entry(step.counter()).or_insert(1);
         }
         let options = RunOptions {
             seconds,

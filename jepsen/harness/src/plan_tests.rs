@@ -66,7 +66,7 @@ fn every_fault_and_target_gets_its_turn_and_is_required() {
             assert!(names.contains(&mix.fault), "{}: {}", scenario.name, mix.fault);
         }
         for step in &plan.steps {
-            let name = format!("fault:{}@{}", step.action.full_name(), step.target);
+            let name = step.counter();
             assert!(plan.options.check.required.contains_key(&name), "{name}");
         }
     }

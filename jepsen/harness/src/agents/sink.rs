@@ -3,7 +3,7 @@
 //! `POST /effect?label=…&key=…` is an effect. One with a key (of the query, or in the header
 //! `Idempotency-Key`) takes effect when the key is new and is answered like the first one when it is not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,6 +50,8 @@ struct Inner {
 struct State {
     vices: SinkVices,
     seen: BTreeSet<String>,
+    /// Keys whose next so many effects are answered with 500, although they have taken effect.
+    failing: BTreeMap<String, u32>,
     rng: Rng,
 }
 
@@ -57,7 +59,8 @@ impl Sink {
     /// A sink of this name.
     pub fn new(name: &str, seed: u64, recorder: Recorder) -> Sink {
         let rng = Rng::new(seed).split(name);
-        let state = State { vices: SinkVices::default(), seen: BTreeSet::new(), rng };
+        let state =
+            State { vices: SinkVices::default(), seen: BTreeSet::new(), failing: BTreeMap::new(), rng };
         Sink(Arc::new(Inner {
             name: name.to_owned(),
             recorder,
@@ -70,6 +73,13 @@ impl Sink {
     pub fn set_vices(&self, vices: SinkVices) {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner).vices = vices;
         self.0.changed.notify_one();
+    }
+
+    /// Answers the first so many effects of a key with 500, although they have taken effect: the worst that an
+    /// outside world can do to whoever tries again.
+    pub fn fail_first(&self, key: &str, times: u32) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failing.insert(key.to_owned(), times);
     }
 
     /// How many keys have taken effect.
@@ -139,14 +149,16 @@ impl Sink {
     /// Whether it takes effect, and the answer: its status (0: none) and how late its body is.
     fn decide(&self, key: Option<&str>) -> (bool, u16, Duration) {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { vices, seen, rng } = &mut *state;
+        let State { vices, seen, failing, rng } = &mut *state;
         let fails = rng.chance(vices.errors);
         if fails && rng.chance(0.5) {
             return (false, 500, Duration::ZERO);
         }
         let took = key.is_none_or(|key| seen.insert(key.to_owned()));
+        let left = key.and_then(|key| failing.get_mut(key)).filter(|left| **left > 0);
+        let told_to_fail = left.map(|left| *left -= 1).is_some();
         let status = match () {
-            () if fails => 500,
+            () if fails || told_to_fail => 500,
             () if rng.chance(vices.silent) => 0,
             () => 200,
         };

@@ -104,10 +104,6 @@ impl Replica {
         self.disk.dir().join("data")
     }
 
-    fn aside(&self) -> PathBuf {
-        self.disk.dir().join("aside")
-    }
-
     /// Takes its data away. The process has ended.
     ///
     /// # Errors
@@ -119,21 +115,25 @@ impl Replica {
         }
     }
 
-    /// Puts its data aside, as a disk that may turn up again. The process has ended.
+    /// Puts its data aside under a name, as a disk that may turn up again. The process has ended.
     ///
     /// # Errors
     /// The folder cannot be moved.
-    pub fn put_aside(&self) -> Result<()> {
-        let _ = fs::remove_dir_all(self.aside());
-        fs::rename(self.data(), self.aside()).context("put the data aside")
+    pub fn put_aside(&self, name: &str) -> Result<()> {
+        let aside = self.disk.dir().join(name);
+        if aside.exists() {
+            fs::remove_dir_all(&aside).context("forget what was put aside before")?;
+        }
+        fs::rename(self.data(), aside).context("put the data aside")
     }
 
-    /// Brings the data back that was put aside, in the place of the present data. The process has ended.
+    /// Brings the data back that was put aside under this name, in the place of the present data. The process has
+    /// ended.
     ///
     /// # Errors
     /// Nothing was put aside.
-    pub fn bring_back(&self) -> Result<()> {
+    pub fn bring_back(&self, name: &str) -> Result<()> {
         self.wipe()?;
-        fs::rename(self.aside(), self.data()).context("bring the data back")
+        fs::rename(self.disk.dir().join(name), self.data()).context("bring the data back")
     }
 }
