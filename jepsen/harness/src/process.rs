@@ -167,7 +167,12 @@ impl Proc {
 
     /// From now on the end of this life is meant: its disk is full, its syncs fail.
     pub fn expect_end(&self) {
-        self.state().current.watch.expect();
+        self.state().current.watch.expect(true);
+    }
+
+    /// From now on it has no reason to end any more: what was wrong with its disk has been undone.
+    pub fn expect_life(&self) {
+        self.state().current.watch.expect(false);
     }
 
     /// Stops it (SIGSTOP) and waits until it stands still. Nothing is done when it has ended.

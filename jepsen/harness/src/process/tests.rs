@@ -78,6 +78,11 @@ fn an_end_that_is_meant_is_expected() {
     fixture.process.state().current.pid.signal(Signal::ABORT).unwrap();
     let ended = fixture.process.wait(PATIENCE).unwrap().unwrap();
     assert!(!ended.expected, "the next life is not meant to end");
+    fixture.process.start_again().unwrap();
+    fixture.process.expect_end();
+    fixture.process.expect_life();
+    fixture.process.state().current.pid.signal(Signal::ABORT).unwrap();
+    assert!(!fixture.process.wait(PATIENCE).unwrap().unwrap().expected, "what was wrong is undone");
 }
 
 #[test]

@@ -50,9 +50,9 @@ impl Watch {
         self.state().ended
     }
 
-    /// From now on the end is meant.
-    pub fn expect(&self) {
-        self.state().expected = true;
+    /// From now on the end is meant, or not.
+    pub fn expect(&self, end: bool) {
+        self.state().expected = end;
     }
 
     /// Waits for the end; `None` after `patience`.
