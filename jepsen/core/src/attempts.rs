@@ -126,7 +126,7 @@ impl<'a> Tasks<'a> {
             }
             What::Recv(recv) => {
                 self.observed.insert(&recv.executor);
-                if let Some(label) = &recv.label {
+                if let Some(label) = recv.label.as_ref().filter(|label| !label.is_empty()) {
                     labels.insert(label, &recv.grant.task);
                 }
                 self.at(&recv.grant).receipts.push((event, recv));
@@ -137,7 +137,7 @@ impl<'a> Tasks<'a> {
             What::ReportAcked(acked) => self.at(&acked.grant).answers.push((event, acked)),
             What::CancelRecv(stop) => self.at(&stop.grant).stops.push((event, stop)),
             What::FinalTask(last) => {
-                if let Some(label) = &last.label {
+                if let Some(label) = last.label.as_ref().filter(|label| !label.is_empty()) {
                     labels.insert(label, &last.task.task_id);
                 }
                 let life = self.by_id.entry(&last.task.task_id).or_default();

@@ -56,13 +56,12 @@ fn all_are_back(word: &mut Judgement, history: &History, probes: &Probes<'_>, de
         .filter(|one| one.fault.package == "membership")
         .flat_map(|one| one.fault.nodes.iter().map(String::as_str))
         .collect();
-    let all: BTreeSet<&str> = probes_since(history, 0).into_keys().collect();
-    for node in all.difference(&removed) {
-        let back =
-            probes.get(node).is_some_and(|seen| seen.iter().any(|(event, _)| event.mono_ns >= deadline));
+    for (node, seen) in probes_since(history, 0) {
+        let Some((last, _)) = seen.last().filter(|_| !removed.contains(node)) else { continue };
+        let back = last.mono_ns >= deadline;
         let anyone = probes.values().flatten().any(|(event, _)| event.mono_ns >= deadline);
         if anyone && !back {
-            word.violated(format!("{node} does not answer after the heal"), None, &[]);
+            word.violated(format!("{node} does not answer after the heal"), None, &[last.i]);
         }
     }
 }
@@ -183,7 +182,7 @@ fn serves_again(word: &mut Judgement, history: &History, heal: u64, deadline: u6
 }
 
 /// L2. In the tables at the end every task has ended, or is not due yet, or runs at an executor that lives and
-/// has started it; no attempt is open at an executor's life that is over; and the leader's wheel holds what the
+/// has taken it; no attempt is open at an executor's life that is over; and the leader's wheel holds what the
 /// table says is due within its window. Unknown without a table.
 pub fn drains(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L2");
@@ -272,15 +271,16 @@ fn standing(
         }
         "RUNNING" => {
             let open: Vec<_> = table.attempts.iter().filter(|row| row.outcome.is_none()).collect();
-            let unstarted = open.iter().find(|row| {
+            let unreceived = open.iter().find(|row| {
                 let one = tasks.by_id.get(task.task_id.as_str());
                 let one = one.and_then(|life| life.tries.get(&(row.shard, row.attempt)));
-                tasks.observed.contains(row.executor.as_str()) && one.is_none_or(|one| one.starts.is_empty())
+                tasks.observed.contains(row.executor.as_str())
+                    && one.is_none_or(|one| one.accepted().next().is_none())
             });
-            let fault = match (open.first(), unstarted) {
+            let fault = match (open.first(), unreceived) {
                 (None, _) => Some("RUNNING at the end, and no attempt is open".to_owned()),
                 (_, Some(row)) => Some(format!(
-                    "RUNNING at the end, and {} never started attempt {}",
+                    "RUNNING at the end, and {} never took attempt {}",
                     row.executor, row.attempt
                 )),
                 _ => None,

@@ -12,38 +12,39 @@ use crate::verdict::Judgement;
 /// Fewer operations than these say nothing of a share or of a 99th percentile.
 const ENOUGH: usize = 20;
 
+/// So many operations are enough to show what went wrong.
+const SHOWN: usize = 10;
+
 /// How a set of operations went.
 #[derive(Default)]
 struct Sample {
-    latencies_ns: Vec<u64>,
-    not_ok: usize,
-    events: Vec<u64>,
+    /// Of those that succeeded: how long each took in ns, and its event.
+    took: Vec<(u64, u64)>,
+    /// Those of which nobody knows.
+    unknown: Vec<u64>,
 }
 
 impl Sample {
     fn add(&mut self, operation: &Operation<'_>) {
         match (operation.ok(), operation.is_unknown()) {
-            (Some(end), _) => self.latencies_ns.push(end.mono_ns - operation.invoke.mono_ns),
-            (None, true) => {
-                self.not_ok += 1;
-                self.events.push(operation.invoke.i);
-            }
+            (Some(end), _) => self.took.push((end.mono_ns - operation.invoke.mono_ns, operation.invoke.i)),
+            (None, true) => self.unknown.push(operation.invoke.i),
             // A refusal is an answer: the task had ended, or the request was wrong.
             (None, false) => {}
         }
     }
 
     fn count(&self) -> usize {
-        self.latencies_ns.len() + self.not_ok
+        self.took.len() + self.unknown.len()
     }
 
     fn ok_share(&self) -> f64 {
-        self.latencies_ns.len() as f64 / self.count().max(1) as f64
+        self.took.len() as f64 / self.count().max(1) as f64
     }
 
     fn p99_ms(&mut self) -> f64 {
-        self.latencies_ns.sort_unstable();
-        quantile(&self.latencies_ns, 0.99).map_or(0.0, |ns| ns as f64 / MS as f64)
+        self.took.sort_unstable();
+        quantile(&self.took, 0.99).map_or(0.0, |(ns, _)| ns as f64 / MS as f64)
     }
 }
 
@@ -106,18 +107,19 @@ fn compare(word: &mut Judgement, calm: &mut Sample, hurt: &mut Sample, options: 
     ] {
         word.stat(name, value);
     }
-    hurt.events.truncate(10);
+    let slowest: Vec<u64> = hurt.took.iter().rev().take(SHOWN).map(|(_, event)| *event).collect();
+    hurt.unknown.truncate(SHOWN);
     if hurt_share < calm_share * options.one_bad_ok_share {
         let what = format!(
             "with one bad follower {hurt_share:.3} of the operations succeed, in calm {calm_share:.3}"
         );
-        word.violated(what, None, &hurt.events);
+        word.violated(what, None, &hurt.unknown);
     }
     let allowed = (calm_p99 * options.one_bad_slowdown).max(options.lateness_ms as f64);
     if hurt_p99 > allowed {
         let what = format!(
             "with one bad follower the 99th percentile is {hurt_p99:.0} ms, in calm {calm_p99:.0} ms"
         );
-        word.violated(what, None, &hurt.events);
+        word.violated(what, None, &slowest);
     }
 }

@@ -1,5 +1,7 @@
 //! D9: no outcome without its cause.
 
+use std::collections::BTreeSet;
+
 use super::Options;
 use crate::attempts::{Life, Tasks, Try};
 use crate::clocks::Clocks;
@@ -164,17 +166,23 @@ fn late_decided(row: &AttemptRow, one: &Try<'_>) -> Option<Found> {
 /// When an executor may have been taken away: faults, deaths, changes of leader, each with the silence after it.
 fn trouble(history: &History, options: &Options) -> Spans {
     let silence = options.offline_ms() * MS;
-    let lives = history.events().iter().filter_map(|event| match &event.what {
-        What::ExecutorUp(_) | What::ExecutorDown(_) => {
-            Some((event.mono_ns.saturating_sub(silence), event.mono_ns + 2 * silence))
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    let mut lives = Vec::new();
+    for event in history.events() {
+        match &event.what {
+            // A first life takes nobody away.
+            What::ExecutorUp(up) if known.insert(&up.executor) => {}
+            What::ExecutorUp(_) | What::ExecutorDown(_) => {
+                lives.push((event.mono_ns, event.mono_ns + 2 * silence + options.recovery_ms * MS));
+            }
+            _ => {}
         }
-        _ => None,
-    });
+    }
     let faults = installed(history);
     let faults = faults.iter().map(|fault| {
         (fault.from_ns.saturating_sub(silence), fault.until_ns + 2 * silence + options.recovery_ms * MS)
     });
-    Spans::of(lives.chain(faults))
+    Spans::of(lives.into_iter().chain(faults))
 }
 
 /// What can have ended an attempt otherwise than by success.

@@ -1,9 +1,9 @@
 //! T2: nothing starts early. T6: steps of wall clocks do not touch delays. T7: timeouts are kept.
 
 use super::Options;
-use crate::attempts::{Life, Tasks, Try};
+use crate::attempts::{Tasks, Try};
 use crate::clocks::Clocks;
-use crate::event::{AttemptAt, Event, Submit};
+use crate::event::Event;
 use crate::faults::{busy, disturbed, end_ns, installed};
 use crate::history::History;
 use crate::spans::{MS, Spans};
@@ -47,9 +47,9 @@ pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
 }
 
 /// T6. A task with a delay starts, by the monotonic clock, no sooner than its delay after it was asked for
-/// (except by what the cluster's time was put forward meanwhile), and, unless a fault other than a step of a
-/// clock is near or all slots are taken, no later than its delay and the lateness that is allowed after it was
-/// acknowledged. While clocks are stepped, no more delayed tasks reach executors at once than the ticks of that
+/// (except by what the cluster's time was put forward meanwhile); and unless a fault other than a step of a
+/// clock is near, or all slots are taken, it reaches an executor no later than its delay and the lateness that
+/// is allowed after it was acknowledged. While clocks are stepped, no more delayed tasks reach executors at once than the ticks of that
 /// time allow.
 pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("T6");
@@ -68,25 +68,28 @@ pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Jud
     let (mut looked_at, mut in_calm, mut under_steps) = (0_u64, 0_u64, 0_u64);
     let (mut lateness_ms, mut arrivals) = (Vec::new(), Vec::new());
     for (task, life) in &tasks.by_id {
-        let Some((request, start, arrived_ns)) = first_start(life) else { continue };
+        let Some((request, first)) = life.request().zip(life.tries.get(&(0, 1))) else { continue };
         let (Some(delay_ms), Some(invoked)) = (request.delay_ms, life.invoked_ns()) else { continue };
+        let Some((receipt, _)) = first.receipts.first() else { continue };
         looked_at += 1;
-        under_steps += u64::from(stepped.touch(invoked, start.0.mono_ns));
-        arrivals.push((arrived_ns, start.0.i));
-        if let Some(what) = early(delay_ms, invoked, start.0, &clocks, options) {
-            word.violated(what, Some(task), &[start.0.i]);
+        under_steps += u64::from(stepped.touch(invoked, receipt.mono_ns));
+        arrivals.push((receipt.mono_ns, receipt.i));
+        if let Some((start, _)) = first.starts.first()
+            && let Some(what) = early(delay_ms, invoked, start, &clocks, options)
+        {
+            word.violated(what, Some(task), &[start.i]);
         }
         let Some(acked) = life.acked_ns() else { continue };
         let due_ns = acked + delay_ms * MS;
-        if calm.disturbed.touch(acked, start.0.mono_ns) || calm.busy.touch(due_ns, start.0.mono_ns) {
+        if calm.disturbed.touch(acked, receipt.mono_ns) || calm.busy.touch(due_ns, receipt.mono_ns) {
             continue;
         }
         in_calm += 1;
-        let late_ms = start.0.mono_ns.saturating_sub(due_ns) / MS;
+        let late_ms = receipt.mono_ns.saturating_sub(due_ns) / MS;
         lateness_ms.push(late_ms);
         if late_ms > options.lateness_ms {
-            let what = format!("started {late_ms} ms late after a delay of {delay_ms} ms, in calm");
-            word.violated(what, Some(task), &[start.0.i]);
+            let what = format!("arrived {late_ms} ms late after a delay of {delay_ms} ms, in calm");
+            word.violated(what, Some(task), &[receipt.i]);
         }
     }
     bursts(&mut word, arrivals, &stepped, options);
@@ -105,14 +108,6 @@ pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Jud
 struct Calm {
     disturbed: Spans,
     busy: Spans,
-}
-
-/// The request, the first start of the first attempt, and when that attempt arrived.
-fn first_start<'a>(life: &Life<'a>) -> Option<(&'a Submit, (&'a Event, &'a AttemptAt), u64)> {
-    let request = life.request()?;
-    let first = life.tries.get(&(0, 1))?;
-    let start = first.starts.first()?;
-    Some((request, *start, first.arrived_ns().unwrap_or(start.0.mono_ns)))
 }
 
 fn early(delay_ms: u64, invoked: u64, start: &Event, clocks: &Clocks, options: &Options) -> Option<String> {
