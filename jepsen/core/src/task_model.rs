@@ -6,6 +6,8 @@
 //! table of [`hops`], one version for each. Two things never happen by themselves: a task comes to be by a
 //! submission, and a cancel is asked for by a cancel.
 
+use std::fmt;
+
 use crate::wgl::Model;
 
 /// Where a task stands.
@@ -38,15 +40,19 @@ impl Status {
 
     /// The status of this name in the API.
     pub fn from_name(name: &str) -> Option<Status> {
-        Some(match name {
-            "PENDING" => Status::Pending,
-            "RUNNING" => Status::Running,
-            "SUCCESS" => Status::Success,
-            "FAILED" => Status::Failed,
-            "CANCELLED" => Status::Cancelled,
-            "SKIPPED" => Status::Skipped,
-            _ => return None,
-        })
+        Status::ALL.into_iter().find(|status| status.name() == name)
+    }
+
+    /// The name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Pending => "PENDING",
+            Status::Running => "RUNNING",
+            Status::Success => "SUCCESS",
+            Status::Failed => "FAILED",
+            Status::Cancelled => "CANCELLED",
+            Status::Skipped => "SKIPPED",
+        }
     }
 
     /// Whether it stays so.
@@ -131,6 +137,45 @@ pub enum Op {
         /// What it said.
         ending: Ending,
     },
+}
+
+impl fmt::Display for Sight {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} in version {}", self.status.name(), self.version)?;
+        if let Some(attempt) = self.attempt {
+            write!(formatter, ", attempt {attempt}")?;
+        }
+        match self.asked {
+            Some(true) => write!(formatter, ", cancel requested"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Submit { replayed: false, sight } => write!(formatter, "a submission that made it ({sight})"),
+            Op::Submit { replayed: true, sight } => write!(formatter, "a repeated submission ({sight})"),
+            Op::SubmitUnknown => write!(formatter, "a submission without an answer"),
+            Op::Get(None) => write!(formatter, "a read that found nothing"),
+            Op::Get(Some(sight)) => write!(formatter, "a read ({sight})"),
+            Op::Cancel(None) => write!(formatter, "a cancel that was taken"),
+            Op::Cancel(Some(sight)) => write!(formatter, "a cancel that was taken ({sight})"),
+            Op::CancelRefused(None) => write!(formatter, "a cancel that was refused"),
+            Op::CancelRefused(Some(sight)) => write!(formatter, "a cancel that was refused ({sight})"),
+            Op::CancelUnknown => write!(formatter, "a cancel without an answer"),
+            Op::Report { attempt, ending } => {
+                let ending = match ending {
+                    Ending::Succeeded => "succeeded",
+                    Ending::Unsuccessful => "did not succeed",
+                    Ending::Returned => "was handed back",
+                    Ending::Unclear => "ended somehow",
+                };
+                write!(formatter, "an accepted report that attempt {attempt} {ending}")
+            }
+        }
+    }
 }
 
 /// What is known of a task at one point of the order.

@@ -19,13 +19,14 @@ fn golden() -> PathBuf {
 /// What lies in a folder, in order.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let read = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<PathBuf> = read.map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> =
+        read.map(|entry| entry.expect("a folder that can be read").path()).collect();
     paths.sort();
     paths
 }
 
 fn name(path: &Path) -> &str {
-    path.file_name().and_then(|name| name.to_str()).unwrap()
+    path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8")
 }
 
 fn options(folder: &Path) -> Options {
@@ -33,12 +34,12 @@ fn options(folder: &Path) -> Options {
     if !path.exists() {
         return Options::default();
     }
-    serde_json::from_str(&fs::read_to_string(&path).unwrap())
+    serde_json::from_str(&fs::read_to_string(&path).expect("a file that can be read"))
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn history(path: &Path) -> History {
-    let file = BufReader::new(File::open(path).unwrap());
+    let file = BufReader::new(File::open(path).expect("a file that can be read"));
     let events = History::read_lines(file).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     History::merge(events)
 }

@@ -98,9 +98,9 @@ fn judge(tasks: &BTreeMap<&str, Work<'_>>, judgement: &mut Judgement) {
                 let last = longest.last().map(|last| work.calls[*last].op);
                 let what = match last {
                     Some(last) => {
-                        format!("{task}: no order of its operations explains {op:?} after {last:?}")
+                        format!("{task}: in no order of its operations can {op} come after {last}")
                     }
-                    None => format!("{task}: {op:?} cannot have come first, and nothing can come before it"),
+                    None => format!("{task}: {op} cannot come first, and nothing can come before it"),
                 };
                 let around = longest.iter().rev().take(3).chain([&stuck]);
                 let events: Vec<u64> =

@@ -14,6 +14,8 @@
 //!
 //! Unknown when no list was answered with an index.
 
+mod expected;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
@@ -63,7 +65,7 @@ pub fn check(history: &History, _: &Options) -> Vec<Judgement> {
     for (task, told) in &versions {
         in_order(task, told, &mut judgement);
     }
-    let compared = complete(&pages, &operations, &versions, &mut judgement);
+    let compared = expected::check(&pages, &operations, &versions, &mut judgement);
     judgement.stat("pages", pages.len() as f64);
     judgement.stat("rows", pages.iter().map(|page| page.tasks.len()).sum::<usize>() as f64);
     judgement.stat("expected_rows", compared as f64);
@@ -185,115 +187,5 @@ fn in_order(task: &str, told: &[Told<'_>], judgement: &mut Judgement) {
             judgement.violated(what, Some(task), &[known.event, one.event]);
         }
         known.rest = known.rest.or(one.rest);
-    }
-}
-
-/// A task of which it is known who submitted it, when it was created, and at which index at the latest.
-struct Submitted<'a> {
-    task: &'a str,
-    owner: &'a str,
-    created_ms: i64,
-    index: u64,
-    event: u64,
-}
-
-/// Looks for tasks that a page should have shown; answers with how many it should have.
-fn complete(
-    pages: &[Page<'_>],
-    operations: &[Operation<'_>],
-    versions: &BTreeMap<&str, Vec<Told<'_>>>,
-    judgement: &mut Judgement,
-) -> u64 {
-    let submitted = submitted(operations);
-    let callers = Callers::of(pages, &submitted);
-    let mut by_age: Vec<&Submitted<'_>> = submitted.values().collect();
-    by_age.sort_by_key(|task| task.created_ms);
-    let mut expected = 0;
-    for page in pages {
-        let shown: BTreeSet<&str> = page.tasks.iter().map(|task| task.task_id.as_str()).collect();
-        let oldest_ms = page.tasks.last().and_then(|task| task.created_at_ms);
-        let above_ms = if page.is_last { i64::MIN } else { oldest_ms.unwrap_or(i64::MAX) };
-        // Tasks of one instant are ordered by their ids; only what lies strictly within is certain.
-        let first = by_age.partition_point(|task| task.created_ms <= above_ms);
-        let within = by_age[first..]
-            .iter()
-            .take_while(|task| page.below_ms.is_none_or(|below_ms| task.created_ms < below_ms));
-        for task in within {
-            let is_due = task.index <= page.applied
-                && callers.are_one(task.owner, &page.end.src)
-                && page.status.is_none_or(|status| has_status(versions.get(task.task), page.applied, status));
-            if !is_due {
-                continue;
-            }
-            expected += 1;
-            if !shown.contains(task.task) {
-                let what = format!("a list at index {} lacks {}", page.applied, task.task);
-                judgement.violated(what, Some(task.task), &[task.event, page.begin.i, page.end.i]);
-            }
-        }
-    }
-    expected
-}
-
-fn submitted<'a>(operations: &[Operation<'a>]) -> BTreeMap<&'a str, Submitted<'a>> {
-    let mut submitted = BTreeMap::new();
-    for operation in operations {
-        let Some(end) = operation.ok() else { continue };
-        let (What::Submit(submit), Some(index)) = (&end.what, end.meta.applied) else { continue };
-        let Some(seen) = &submit.answer else { continue };
-        let Some(created_ms) = seen.created_at_ms else { continue };
-        let (task, owner, event) = (seen.task_id.as_str(), end.src.as_str(), end.i);
-        submitted.entry(task).or_insert(Submitted { task, owner, created_ms, index, event });
-    }
-    submitted
-}
-
-/// Whether the task certainly had this status at the index: it was told so at or before it, and either has
-/// ended or was told at the same version at or after it.
-fn has_status(told: Option<&Vec<Told<'_>>>, index: u64, status: &str) -> bool {
-    let Some(told) = told else { return false };
-    let later = told.partition_point(|one| one.index <= index);
-    let Some(before) = told[..later].last() else { return false };
-    if before.status != status {
-        return false;
-    }
-    let has_ended = !matches!(status, "PENDING" | "RUNNING");
-    let is_now = before.is_read && before.index == index;
-    has_ended || is_now || told.get(later).is_some_and(|after| after.version == before.version)
-}
-
-/// Which clients are one caller: those whose lists have shown each other's tasks.
-struct Callers<'a> {
-    group: BTreeMap<&'a str, &'a str>,
-}
-
-impl<'a> Callers<'a> {
-    fn of(pages: &[Page<'a>], submitted: &BTreeMap<&'a str, Submitted<'a>>) -> Callers<'a> {
-        let mut callers = Callers { group: BTreeMap::new() };
-        for page in pages {
-            for owner in page.tasks.iter().filter_map(|task| submitted.get(task.task_id.as_str())) {
-                callers.unite(&page.end.src, owner.owner);
-            }
-        }
-        callers
-    }
-
-    fn find(&self, client: &'a str) -> &'a str {
-        let mut at = client;
-        while let Some(next) = self.group.get(at) {
-            at = next;
-        }
-        at
-    }
-
-    fn unite(&mut self, one: &'a str, other: &'a str) {
-        let (one, other) = (self.find(one), self.find(other));
-        if one != other {
-            self.group.insert(one, other);
-        }
-    }
-
-    fn are_one(&self, one: &'a str, other: &'a str) -> bool {
-        self.find(one) == self.find(other)
     }
 }

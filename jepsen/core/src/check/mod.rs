@@ -2,11 +2,12 @@
 //!
 //! One rule says what a checker answers when a history holds nothing of what it judges:
 //!
-//! - A checker of something that a short run may lack (a retry, a timeout, a cancel) is valid and says
+//! - A checker of something that a short run may lack (a retry, a timeout, a fault) is valid and says
 //!   `looked_at` 0 in its figures. Whether that is enough for the run at hand is the coverage checker's
 //!   business: [`Options::required`] names what had to be exercised, and what is missing makes the run unknown.
-//! - A checker of something that every run has (acknowledged submissions, the phase after the last heal, the
-//!   tables at the end) is unknown without it: then the run did not get far enough to be judged.
+//! - A checker of something that every run has (acknowledged submissions, repeated ones, lists, cancels, probes,
+//!   the phase after the last heal, the tables at the end) is unknown without it: then the run did not get far
+//!   enough to be judged.
 
 pub mod acked;
 pub mod attempts;
