@@ -3,11 +3,12 @@
 //! A [`Store`] proposes commands, hands out views of the tables, tells who leads, and changes the membership.
 //! It knows nothing of HTTP servers: peers' calls are handed in ([`Store::handle_rpc`]), and calls to peers
 //! go through a [`Transport`].
+//! What the machine decides (disk, threads, time, chance) is given to it as an [`Environment`].
 //!
-//! Two databases per node. The *log* database holds the Raft log and the vote, written and synced by one
-//! thread ([`log`], checked by [`guard`]); the *state* database holds the model's tables together with the
-//! last applied position ([`tables`], [`machine`]). Snapshots are checkpoints of the state database, sent
-//! file by file and put in its place by a pointer ([`snapshot`]).
+//! Two databases per node, of the storage [`engine`]. The *log* database holds the Raft log and the vote,
+//! written and synced by one writer ([`log`], checked by [`guard`]); the *state* database holds the model's
+//! tables together with the last applied position ([`tables`], [`machine`]). Snapshots are checkpoints of the
+//! state database, sent file by file and put in its place by a pointer ([`snapshot`]).
 //!
 //! Everything that is written or sent goes through [`codec`], in the stable forms of [`stored`] and
 //! [`message`].

@@ -4,6 +4,7 @@ mod damage;
 mod kill;
 mod model;
 mod sync;
+mod task;
 
 use bytes::Bytes;
 use openraft::alias::OneshotReceiverOf;
