@@ -102,6 +102,8 @@ pub struct Generator {
     /// What follows from earlier operations, by the instant from which it is due.
     planned: BTreeMap<(u64, u64), Op>,
     numbered: u64,
+    /// The page with which a client goes on: the pages of a list are read one after the other.
+    pages: BTreeMap<u32, Op>,
 }
 
 impl Generator {
@@ -117,6 +119,7 @@ impl Generator {
             known: VecDeque::new(),
             planned: BTreeMap::new(),
             numbered: 0,
+            pages: BTreeMap::new(),
         }
     }
 
@@ -126,8 +129,11 @@ impl Generator {
         self.pauses.exponential(mean as u64)
     }
 
-    /// The next operation.
-    pub fn next(&mut self, now: Now) -> Op {
+    /// The next operation of a client.
+    pub fn next(&mut self, now: Now, client: u32) -> Op {
+        if let Some(page) = self.pages.remove(&client) {
+            return page;
+        }
         if let Some(first) = self.planned.first_entry()
             && first.key().0 <= now.mono_ns
         {
@@ -176,8 +182,8 @@ impl Generator {
         self.planned.insert((at_ns, self.numbered), op);
     }
 
-    /// Takes in what came of an operation.
-    pub fn told(&mut self, now: Now, op: &Op, told: &Told) {
+    /// Takes in what came of an operation of a client.
+    pub fn told(&mut self, now: Now, client: u32, op: &Op, told: &Told) {
         match (op, told) {
             (Op::Submit(planned), Told::Task(seen)) => self.acknowledged(now, planned, seen),
             (Op::Submit(planned), Told::Unknown) if planned.seen.idempotency_key.is_some() => {
@@ -198,7 +204,7 @@ impl Generator {
                         page: page + 1,
                         token: Some(token.clone()),
                     };
-                    self.plan(now.mono_ns, next);
+                    self.pages.insert(client, next);
                 }
             }
             _ => {}

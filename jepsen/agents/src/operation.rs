@@ -226,7 +226,7 @@ mod tests {
     use crate::generator::{Generator, Mix};
 
     fn submit() -> Op {
-        Generator::new(1, "c", Mix::default()).next(Now::default())
+        Generator::new(1, "c", Mix::default()).next(Now::default(), 1)
     }
 
     fn get() -> Op {

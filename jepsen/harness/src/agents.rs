@@ -8,7 +8,6 @@ pub mod executor;
 pub mod final_reads;
 pub mod http;
 pub mod load;
-pub mod operation;
 pub mod prober;
 pub mod recorder;
 pub mod server;

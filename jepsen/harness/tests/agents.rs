@@ -19,8 +19,10 @@ use orloj_jepsen::agents::recorder::Recorder;
 use orloj_jepsen::agents::sink::{Sink, SinkVices};
 use orloj_jepsen_agents::generator::Mix;
 use orloj_jepsen_agents::mock::{Profile, Vices};
+use orloj_jepsen_core::check;
 use orloj_jepsen_core::event::{Event, Kind, What};
 use orloj_jepsen_core::history::History;
+use orloj_jepsen_core::verdict::Validity;
 use orloj_wire::sign::Secret;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -193,10 +195,14 @@ async fn load_and_a_mock_executor_leave_a_whole_history() {
     life.await.unwrap().unwrap();
     drop((executor, load));
     assert_eq!(missed, 0);
-    judge(&history(runs.path()), &acknowledged);
+    let history = history(runs.path());
+    exercised(&history, &acknowledged);
+    let report = check::judge(&history, &check::Options::default());
+    let wrong: Vec<_> = report.judgements.iter().filter(|word| word.validity == Validity::Invalid).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-fn judge(history: &History, acknowledged: &BTreeSet<String>) {
+fn exercised(history: &History, acknowledged: &BTreeSet<String>) {
     let count = |holds: fn(&Event) -> bool| history.events().iter().filter(|event| holds(event)).count();
     let submitted = count(|event| event.kind == Kind::Ok && matches!(event.what, What::Submit(_)));
     assert!(submitted >= acknowledged.len() && acknowledged.len() > 50, "{submitted} submissions");

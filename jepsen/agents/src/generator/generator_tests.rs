@@ -11,20 +11,24 @@ fn answer(number: u64) -> Told {
     Told::Task(TaskSeen { task_id, status: "PENDING".to_owned(), version: 1, ..TaskSeen::default() })
 }
 
+fn client(number: u64) -> u32 {
+    u32::try_from(number % 5).unwrap()
+}
+
 /// Lets a generator work, one operation every 10 ms, each acknowledged.
 fn work(generator: &mut Generator, count: u64) -> Vec<Op> {
     let mut ops = Vec::new();
     let mut ids: BTreeMap<String, u64> = BTreeMap::new();
     for number in 0..count {
         let now = at(number * 10);
-        let op = generator.next(now);
+        let op = generator.next(now, client(number));
         let told = match &op {
             Op::Submit(planned) => answer(*ids.entry(planned.seen.label.clone()).or_insert(number)),
             Op::List { page: 0, .. } => Told::Page { tasks: Vec::new(), next: Some("more".to_owned()) },
             Op::List { .. } => Told::Page { tasks: Vec::new(), next: None },
             Op::Get { .. } | Op::Cancel { .. } => Told::Refused,
         };
-        generator.told(now, &op, &told);
+        generator.told(now, client(number), &op, &told);
         ops.push(op);
     }
     ops
@@ -114,7 +118,7 @@ fn only_a_keyed_submission_is_sent_twice_and_always_the_same() {
     let mut repeats = 0;
     for number in 0..4_000 {
         let now = at(number * 10);
-        let op = generator.next(now);
+        let op = generator.next(now, client(number));
         if let Op::Submit(planned) = &op {
             let before = sent.insert(planned.seen.label.clone(), (**planned).clone());
             if let Some(before) = before {
@@ -122,7 +126,7 @@ fn only_a_keyed_submission_is_sent_twice_and_always_the_same() {
                 assert!(planned.seen.idempotency_key.is_some());
                 repeats += 1;
             }
-            generator.told(now, &op, &Told::Unknown);
+            generator.told(now, client(number), &op, &Told::Unknown);
         }
     }
     assert!(repeats > 1_000, "{repeats} repeats of unknown submissions");
@@ -130,6 +134,22 @@ fn only_a_keyed_submission_is_sent_twice_and_always_the_same() {
         sent.values().filter_map(|planned| planned.seen.idempotency_key.clone()).collect();
     let keyed = sent.values().filter(|planned| planned.seen.idempotency_key.is_some()).count();
     assert_eq!(keys.len(), keyed, "one key, one submission");
+}
+
+#[test]
+fn a_client_reads_the_pages_of_a_list_one_after_the_other() {
+    let ops = work(&mut Generator::new(8, "a", mix()), 4_000);
+    let mut last: BTreeMap<u32, &Op> = BTreeMap::new();
+    let mut followed = 0;
+    for (number, op) in (0..).zip(&ops) {
+        let before = last.insert(client(number), op);
+        if let Op::List { status, page: page @ 1.., token: Some(_), .. } = op {
+            let Some(Op::List { status: asked, page: first, .. }) = before else { panic!("{before:?}") };
+            assert_eq!((asked, first + 1), (status, *page));
+            followed += 1;
+        }
+    }
+    assert!(followed > 20, "{followed} next pages");
 }
 
 #[test]

@@ -55,7 +55,8 @@ pub(super) struct Duties {
     current: usize,
     former: Option<String>,
     next_number: u64,
-    calls: BTreeMap<u64, Sent>,
+    /// Whom each was sent to, and what.
+    calls: BTreeMap<u64, (String, Sent)>,
     registered: bool,
     heartbeat_ms: u64,
     presence_due: u64,
@@ -147,16 +148,16 @@ impl Duties {
         let to = to.or_else(|| self.targets.get(self.current).cloned())?;
         let number = self.next_number;
         self.next_number += 1;
-        self.calls.insert(number, sent);
+        self.calls.insert(number, (to.clone(), sent));
         Some(Call { number, to, body })
     }
 
     fn presence_is_out(&self) -> bool {
-        self.calls.values().any(|sent| matches!(sent, Sent::Presence))
+        self.calls.values().any(|(_, sent)| matches!(sent, Sent::Presence))
     }
 
     fn reports_are_out(&self) -> bool {
-        self.calls.values().any(|sent| matches!(sent, Sent::Reports { extra: false, .. }))
+        self.calls.values().any(|(_, sent)| matches!(sent, Sent::Reports { extra: false, .. }))
     }
 }
 
@@ -298,7 +299,7 @@ impl Mock {
 
     /// What came of a call. An answer to an earlier life is nothing to this one.
     pub fn answered(&mut self, now: Now, number: u64, heard: Heard) {
-        let Some(sent) = self.duties.calls.remove(&number) else { return };
+        let Some((to, sent)) = self.duties.calls.remove(&number) else { return };
         match (sent, heard) {
             (Sent::Presence, Heard::Registered(answer)) => self.on_registered(now, &answer),
             (Sent::Presence, Heard::Heartbeat(answer)) => self.on_heartbeat(now, &answer),
@@ -308,7 +309,7 @@ impl Mock {
                 self.duties.presence_due = now.in_ms(SHORTEST_GAP_MS);
             }
             (Sent::Presence, heard) => {
-                self.look_elsewhere(&heard);
+                self.look_elsewhere(&to, &heard);
                 self.duties.presence_due = now.in_ms(self.duties.presence_pause.next_ms());
             }
             (Sent::Reports { attempts, .. }, Heard::Reports(answer))
@@ -318,7 +319,7 @@ impl Mock {
             }
             (Sent::Reports { extra: true, .. }, _) => {}
             (Sent::Reports { attempts, .. }, heard) => {
-                self.look_elsewhere(&heard);
+                self.look_elsewhere(&to, &heard);
                 if matches!(heard, Heard::Refused(_)) {
                     self.reports_refused(now, &attempts);
                 }
@@ -327,7 +328,12 @@ impl Mock {
         }
     }
 
-    fn look_elsewhere(&mut self, heard: &Heard) {
+    /// Only the answer of whom it would ask again moves it: of two calls to one replica the first answer has moved
+    /// it already, and the second must not move it away from where the first has led.
+    fn look_elsewhere(&mut self, to: &str, heard: &Heard) {
+        if self.duties.targets.get(self.duties.current).is_none_or(|current| current != to) {
+            return;
+        }
         match heard {
             Heard::NotLeader(Some(leader)) if self.duties.follow(leader) => {}
             Heard::Refused(_) => {}

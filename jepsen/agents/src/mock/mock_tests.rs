@@ -370,6 +370,20 @@ fn the_leader_is_found_and_a_deposed_one_is_not_believed() {
 }
 
 #[test]
+fn two_answers_of_one_deposed_leader_lead_to_the_same_place() {
+    let mut bench = Bench::new(1, 1);
+    bench.register(1);
+    bench.offer(1, dispatch("a", 1, 5, "ok", 10));
+    let calls = bench.pass(1_000);
+    assert_eq!(calls.iter().map(|call| call.to.as_str()).collect::<Vec<_>>(), ["n1:1", "n1:1"], "{calls:?}");
+    for call in &calls {
+        bench.answer(call, Heard::NotLeader(Some("n2:1".into())));
+    }
+    let calls = bench.pass(1_000);
+    assert_eq!(calls.iter().map(|call| call.to.as_str()).collect::<Vec<_>>(), ["n2:1", "n2:1"], "{calls:?}");
+}
+
+#[test]
 fn a_superseded_life_ends_and_an_unknown_one_registers_again() {
     let mut bench = Bench::new(1, 1);
     bench.register(1);

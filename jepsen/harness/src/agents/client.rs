@@ -3,20 +3,21 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hyper::Method;
 use orloj_jepsen_agents::generator::Op;
+use orloj_jepsen_agents::operation::{self, End};
 use orloj_jepsen_core::event::{Kind, Meta};
 use orloj_wire::sign::{Label, Secret};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::http::{Connection, Signer};
+use super::http::{self, Ask, Connection, Signer};
 use super::load::Load;
-use super::operation::{self, End};
 use super::recorder::{Note, Recorder};
 
 /// The longest wait for an answer, beyond what a long poll asks for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A client whose operations cannot even be sent does not try faster than this.
+/// A client that is refused does not try faster than this.
 const SHORTEST_GAP: Duration = Duration::from_millis(20);
 
 /// A caller of the API.
@@ -40,6 +41,7 @@ impl Credentials {
 /// One client.
 #[derive(Debug)]
 pub struct Client {
+    number: u32,
     /// The replica that it asks.
     node: String,
     connection: Connection,
@@ -61,6 +63,7 @@ impl Client {
         recorder: Recorder,
     ) -> Client {
         Client {
+            number,
             node: node.to_owned(),
             connection: Connection::new(address),
             signer: credentials.signer(),
@@ -74,12 +77,12 @@ impl Client {
     pub async fn run(mut self, load: Load, stop: CancellationToken) {
         let mut next_at = Instant::now();
         while !stop.is_cancelled() {
-            let (op, pause_ns) = load.next();
+            let (op, pause_ns) = load.next(self.number);
             let end = self.perform(&op, false).await;
-            load.told(&op, &end.told);
+            load.told(self.number, &op, &end.told);
             // No catching up after a long operation: that would be a burst.
             next_at = (next_at + Duration::from_nanos(pause_ns)).max(Instant::now());
-            if end.err.as_deref().is_some_and(|err| err.starts_with("not_sent")) {
+            if end.kind == Kind::Fail {
                 next_at = next_at.max(Instant::now() + SHORTEST_GAP);
             }
             tokio::select! {
@@ -91,7 +94,9 @@ impl Client {
 
     /// One operation, from its beginning to its end, both recorded. `last` marks a read of the final phase.
     pub async fn perform(&mut self, op: &Op, last: bool) -> End {
-        let (mut ask, idempotency_key) = operation::request(op);
+        let operation::Ask { method, path, query, idempotency_key, body } = operation::request(op);
+        let method = if method == "POST" { Method::POST } else { Method::GET };
+        let mut ask = Ask { method, path, query, body, headers: Vec::new() };
         self.signer.sign(&mut ask, idempotency_key.as_deref());
         let wait = match op {
             Op::Get { wait: Some(wait), .. } => Duration::from_millis(wait.wait_ms),
@@ -107,8 +112,11 @@ impl Client {
             err: None,
             meta: Meta::default(),
         });
-        let reply = self.connection.ask(ask, PATIENCE + wait).await;
-        let end = operation::end(op, last, reply);
+        let (reply, detail) = told(self.connection.ask(ask, PATIENCE + wait).await);
+        let mut end = operation::end(op, last, reply.as_ref().map_err(Clone::clone));
+        if let (Some(err), Some(detail)) = (&mut end.err, detail) {
+            *err = format!("{err}: {detail}");
+        }
         self.recorder.note(Note {
             proc: self.proc,
             kind: end.kind,
@@ -141,5 +149,21 @@ impl Client {
             }
             sleep(PAUSE).await;
         }
+    }
+}
+
+/// What came back, as far as it counts, and the words for what went wrong.
+fn told(
+    reply: Result<http::Reply, http::Failure>,
+) -> (Result<operation::Reply, operation::Failure>, Option<String>) {
+    match reply {
+        Ok(http::Reply { status, headers, body }) => {
+            let text = |value: &hyper::header::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+            let headers =
+                headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+            (Ok(operation::Reply { status, headers, body: body.to_vec() }), None)
+        }
+        Err(http::Failure::NotSent(detail)) => (Err(operation::Failure::NotSent), Some(detail)),
+        Err(http::Failure::Lost(detail)) => (Err(operation::Failure::Lost), Some(detail)),
     }
 }

@@ -27,17 +27,17 @@ impl Load {
         self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The next operation, and the pause before the one after it begins, in ns.
-    pub(super) fn next(&self) -> (Op, u64) {
+    /// The next operation of a client, and the pause before the one after it begins, in ns.
+    pub(super) fn next(&self, client: u32) -> (Op, u64) {
         let mut generator = self.generator.lock().unwrap_or_else(PoisonError::into_inner);
-        (generator.next(now()), generator.pause_ns(self.clients))
+        (generator.next(now(), client), generator.pause_ns(self.clients))
     }
 
-    pub(super) fn told(&self, op: &Op, told: &Told) {
+    pub(super) fn told(&self, client: u32, op: &Op, told: &Told) {
         if let (Op::Submit(_), Told::Task(task)) = (op, told) {
             let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
             acknowledged.insert(task.task_id.clone());
         }
-        self.generator.lock().unwrap_or_else(PoisonError::into_inner).told(now(), op, told);
+        self.generator.lock().unwrap_or_else(PoisonError::into_inner).told(now(), client, op, told);
     }
 }
