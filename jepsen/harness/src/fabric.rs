@@ -26,7 +26,6 @@ use engine::Engine;
 use router::Router;
 
 pub use rule::{Counters, LinkRule};
-pub(crate) use tun::open as open_tun;
 
 /// The name of each host's network device, inside the host's own namespace.
 pub const DEVICE: &str = "oj0";
@@ -73,18 +72,54 @@ enum Wire {
     Bridge(Bridge),
 }
 
+/// What joins the hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Wiring {
+    /// The router in this process, with a TUN device for each host. It can do everything.
+    Router,
+    /// A bridge of the kernel with packet filters. It can cut, lose and slow, and counts nothing.
+    Bridge,
+}
+
 impl Fabric {
-    /// Makes the hosts of `run` and joins them; `seed` decides the draws of every link. Uses the router when
-    /// the machine has TUN and the bridge when it has none. Every step stands in `journal` before it is done.
+    /// Makes the hosts of `run` and joins them by the router, or by the bridge where the machine gives no TUN
+    /// device; `seed` decides the draws of every link. Every step stands in `journal` before it is done.
     ///
     /// # Errors
     /// When a name or an address is taken or malformed, or the machine has no network namespaces. What was
     /// made until then is removed.
     pub fn start(run: &RunId, hosts: &[HostSpec], seed: u64, journal: &Journal) -> Result<Self> {
-        check(hosts)?;
+        match Self::start_with(Wiring::Router, run, hosts, seed, journal) {
+            Err(error) if error.is::<NoTun>() => {
+                tracing::warn!("{error:#}: a bridge joins the hosts, and links cannot be slowed by a delay");
+                Self::start_with(Wiring::Bridge, run, hosts, seed, journal)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// [`Fabric::start`] with a fixed wiring.
+    ///
+    /// # Errors
+    /// As there, and when the machine cannot do this wiring.
+    pub fn start_with(
+        wiring: Wiring,
+        run: &RunId,
+        specs: &[HostSpec],
+        seed: u64,
+        journal: &Journal,
+    ) -> Result<Self> {
+        check(specs)?;
         let mut tickets = Vec::new();
-        let outcome = Self::build(run, hosts, seed, journal, &mut tickets);
-        match outcome {
+        let made = make_hosts(run, specs, journal, &mut tickets).and_then(|hosts| {
+            let wire = match wiring {
+                Wiring::Router => Wire::Router(join_by_router(&hosts, seed)?),
+                Wiring::Bridge => Wire::Bridge(Bridge::start(run, &hosts, journal, &mut tickets)?),
+            };
+            Ok((hosts, wire))
+        });
+        match made {
             Ok((hosts, wire)) => {
                 let by_name = hosts.iter().map(|host| host.name().to_string()).zip(0..).collect();
                 Ok(Self { hosts, by_name, wire, journal: journal.clone(), tickets })
@@ -94,36 +129,6 @@ impl Fabric {
                 Err(error)
             }
         }
-    }
-
-    fn build(
-        run: &RunId,
-        specs: &[HostSpec],
-        seed: u64,
-        journal: &Journal,
-        tickets: &mut Vec<Ticket>,
-    ) -> Result<(Vec<Host>, Wire)> {
-        let mut hosts = Vec::new();
-        for spec in specs {
-            let name = run.netns(&spec.name);
-            tickets.push(journal.begin(Step::Netns { name: name.clone() })?);
-            netns::create(&name)?;
-            hosts.push(Host::open(&spec.name, spec.address, name)?);
-        }
-        if !std::path::Path::new("/dev/net/tun").exists() {
-            return Ok((hosts.clone(), Wire::Bridge(Bridge::start(run, &hosts, journal, tickets)?)));
-        }
-        let mut devices = Vec::new();
-        for host in &hosts {
-            devices.push(host.run_inside(|| {
-                let device = tun::open(DEVICE).context("creating a TUN device")?;
-                configure(host.address())?;
-                Ok(device)
-            })?);
-        }
-        let addresses: Vec<Ipv4Addr> = hosts.iter().map(Host::address).collect();
-        let router = Router::start(devices, &addresses, Engine::new(hosts.len(), seed))?;
-        Ok((hosts, Wire::Router(router)))
     }
 
     /// The host of this name.
@@ -142,9 +147,12 @@ impl Fabric {
         &self.hosts
     }
 
-    /// Whether the full router runs. Without it rules may only cut, lose and slow, and nothing is counted.
-    pub fn has_router(&self) -> bool {
-        matches!(self.wire, Wire::Router(_))
+    /// What joins the hosts.
+    pub fn wiring(&self) -> Wiring {
+        match self.wire {
+            Wire::Router(_) => Wiring::Router,
+            Wire::Bridge(_) => Wiring::Bridge,
+        }
     }
 
     /// Gives the directed link `from` -> `to` a rule, at once and also for what is under way.
@@ -235,6 +243,46 @@ impl Drop for Fabric {
             tracing::warn!("removing the network of a run: {problem}");
         }
     }
+}
+
+/// The machine gives no TUN device.
+#[derive(Debug)]
+struct NoTun(rustix::io::Errno);
+
+impl std::fmt::Display for NoTun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "no TUN device can be made: {}", self.0)
+    }
+}
+
+impl std::error::Error for NoTun {}
+
+fn make_hosts(
+    run: &RunId,
+    specs: &[HostSpec],
+    journal: &Journal,
+    tickets: &mut Vec<Ticket>,
+) -> Result<Vec<Host>> {
+    let make = |spec: &HostSpec| {
+        let name = run.netns(&spec.name);
+        tickets.push(journal.begin(Step::Netns { name: name.clone() })?);
+        netns::create(&name)?;
+        Host::open(&spec.name, spec.address, name)
+    };
+    specs.iter().map(make).collect()
+}
+
+fn join_by_router(hosts: &[Host], seed: u64) -> Result<Router> {
+    let device = |host: &Host| {
+        host.run_inside(|| {
+            let device = tun::open(DEVICE).map_err(NoTun)?;
+            configure(host.address())?;
+            Ok(device)
+        })
+    };
+    let devices = hosts.iter().map(device).collect::<Result<_>>()?;
+    let addresses: Vec<Ipv4Addr> = hosts.iter().map(Host::address).collect();
+    Router::start(devices, &addresses, Engine::new(hosts.len(), seed))
 }
 
 fn check(hosts: &[HostSpec]) -> Result<()> {
