@@ -173,7 +173,9 @@ struct Gap<'a> {
 
 impl Gap<'_> {
     fn too_soon(&self, outcome: &str, clocks: &Clocks, options: &Options) -> Option<(String, Vec<u64>)> {
-        let reported = self.one.sent.iter().find(|(_, sent)| sent.outcome == outcome);
+        // A report that only repeats what the leader had declared before is not what the delay runs from.
+        let counted = self.one.answers.iter().any(|(_, acked)| acked.verdict == "accepted");
+        let reported = self.one.sent.iter().find(|(_, sent)| counted && sent.outcome == outcome);
         if let (Some((sent, _)), Some((recv, _))) = (reported, self.after.receipts.first()) {
             let gap_ms = recv.mono_ns.saturating_sub(sent.mono_ns) / MS;
             let room_ms = clocks.jump_room_ms(sent.mono_ns, recv.mono_ns) + options.tick_ms;
@@ -188,7 +190,8 @@ impl Gap<'_> {
         let (event, row) = self.one.rows.first()?;
         let (_, next) = self.after.rows.first()?;
         let known = !self.one.starts.is_empty();
-        let declared = reported.is_none() && (outcome == "lost" || (outcome == "timedOut" && known));
+        let declared = self.one.sent.iter().all(|(_, sent)| sent.outcome != outcome)
+            && (outcome == "lost" || (outcome == "timedOut" && known));
         let gap_ms = next.granted_at_ms.saturating_sub(row.ended_at_ms.filter(|_| declared)?);
         let wanted = i64::try_from(self.wanted_ms).unwrap_or(i64::MAX);
         let tick = i64::try_from(options.tick_ms).unwrap_or(i64::MAX);

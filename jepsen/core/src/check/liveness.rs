@@ -24,8 +24,8 @@ fn probes_since(history: &History, from: u64) -> Probes<'_> {
     probes
 }
 
-/// L1. From so long after the last heal until the end there is one leader that serves and every replica follows
-/// it; every replica has by then applied what was committed when the faults were healed; at the highest index
+/// L1. Within so long after the last heal a leader serves; by the last word of each replica one alone does, and
+/// all others follow it; every replica has in that time applied what was committed when the faults were healed; at the highest index
 /// of which several replicas told digests these are equal, and so are the tables at the end that were read at
 /// one index; and of the submissions that began after the heal one succeeds within that time. Replicas that the
 /// plan removed are left out. Unknown when the run did not get to the heal, or nobody was probed after it.
@@ -66,41 +66,34 @@ fn all_are_back(word: &mut Judgement, history: &History, probes: &Probes<'_>, de
     }
 }
 
-/// How long a change of leader may take to show in every replica's answers.
-const VIEWS_AGREE_MS: u64 = 3_000;
-
 fn one_leader(word: &mut Judgement, probes: &Probes<'_>, heal: u64, deadline: u64) {
-    let mut late: Vec<(&Event, &Probe)> = Vec::new();
-    for seen in probes.values() {
-        late.extend(seen.iter().filter(|(event, _)| event.mono_ns >= deadline));
+    let serving = probes.values().flatten().filter(|(_, probe)| probe.serving.is_some());
+    let first = serving.map(|(event, _)| event.mono_ns).min();
+    if let Some(at) = first {
+        word.stat("served_after_ms", (at.saturating_sub(heal) / MS) as f64);
     }
-    late.sort_unstable_by_key(|(event, _)| event.i);
-    let serving: Vec<_> = late.iter().filter(|(_, probe)| probe.serving.is_some()).collect();
-    let Some((first, leader)) = serving.first() else {
-        if let Some((event, _)) = late.first() {
-            word.violated("nobody serves after the heal", None, &[event.i]);
+    let last_words = || probes.values().filter_map(|seen| seen.last()).filter(|(e, _)| e.mono_ns >= deadline);
+    if first.is_none_or(|at| at > deadline)
+        && let Some((event, _)) = last_words().next()
+    {
+        word.violated("nobody serves in time after the heal", None, &[event.i]);
+    }
+    let mut leaders = last_words().filter(|(_, probe)| probe.serving.is_some());
+    let Some((said, leader)) = leaders.next() else {
+        if let Some((event, _)) = last_words().next() {
+            word.violated("nobody serves at the end", None, &[event.i]);
         }
         return;
     };
-    if let Some((event, other)) = serving.iter().find(|(_, probe)| probe.id != leader.id) {
-        let what = format!("replicas {} and {} serve after the heal", leader.id, other.id);
-        word.violated(what, None, &[first.i, event.i]);
+    if let Some((event, other)) = leaders.next() {
+        let what = format!("replicas {} and {} both serve at the end", leader.id, other.id);
+        word.violated(what, None, &[said.i, event.i]);
         return;
     }
-    let settled = deadline + VIEWS_AGREE_MS * MS;
-    let astray = late.iter().find(|(event, probe)| {
-        event.mono_ns >= settled
-            && !matches!(probe.role.as_str(), "joining")
-            && probe.leader != Some(leader.id)
-    });
-    if let Some((event, probe)) = astray {
+    for (event, probe) in last_words().filter(|(_, probe)| probe.leader != Some(leader.id)) {
         let node = event.node.as_deref().unwrap_or("a replica");
-        let what = format!("{node} takes {:?} for the leader, not {}", probe.leader, leader.id);
-        word.violated(what, None, &[first.i, event.i]);
-    }
-    let healed = probes.values().flatten().filter(|(_, probe)| probe.serving.is_some());
-    if let Some(at) = healed.map(|(event, _)| event.mono_ns).min() {
-        word.stat("served_after_ms", (at.saturating_sub(heal) / MS) as f64);
+        let what = format!("{node} takes {:?} for the leader at the end, not {}", probe.leader, leader.id);
+        word.violated(what, None, &[said.i, event.i]);
     }
 }
 
@@ -265,7 +258,7 @@ fn standing(
         "PENDING" => {
             let lateness = i64::try_from(options.lateness_ms).unwrap_or(i64::MAX);
             let due = task.due_at_ms.zip(clocks.wall_ms(event.mono_ns));
-            let overdue = due.is_none_or(|(due_at, now)| due_at.saturating_add(lateness) < now);
+            let overdue = due.is_some_and(|(due_at, now)| due_at.saturating_add(lateness) < now);
             let reason = task.reason.as_deref().unwrap_or("no reason");
             ("pending", overdue.then(|| format!("still PENDING ({reason}) at the end, and due long since")))
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use crate::event::What;
-use crate::faults::{Installed, installed};
+use crate::faults::{Installed, end_ns, installed};
 use crate::history::History;
 use crate::leaders::Leaders;
 use crate::spans::{MS, quantile};
@@ -73,21 +73,20 @@ impl Seen {
 
 /// L3. After each fault that hits the leader of the moment (or takes the majority: then from its undoing), a
 /// write that is asked for is acknowledged within the bound, and where the leader changed a push of the new
-/// round is accepted within it. Not judged while another fault is in force, but the figures of each class say
-/// how often it was: `write_ms.p50.<class>`, `write_ms.max.<class>`, the same for `dispatch_ms`, `count.<class>`.
+/// round is accepted within it. A fault is left out while another one is in force, and one that only slows its
+/// replica down has figures and no bound. The figures of each class: `write_ms.p50.<class>`, `write_ms.max.<class>`, the same for `dispatch_ms`, `count.<class>`.
 pub fn recovery(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L3");
     let faults = installed(history);
     let leaders = Leaders::of(history);
     let seen = Seen::of(history);
     let replicas = replicas(history);
+    let heal = history.phase("heal").unwrap_or(u64::MAX);
+    let end = end_ns(history);
     let mut classes: BTreeMap<String, Figures> = BTreeMap::new();
     let (mut looked_at, mut overlapped) = (0_u64, 0_u64);
     for fault in &faults {
-        let Some(since) = since(fault, &replicas) else { continue };
-        if history.phase("heal").is_some_and(|heal| since > heal) {
-            continue;
-        }
+        let Some(since) = since(fault, &replicas).filter(|since| *since <= heal) else { continue };
         // Without a wish there is nothing to fulfil.
         let Some(wish) = first_at(&seen.asked, since) else { continue };
         looked_at += 1;
@@ -105,7 +104,12 @@ pub fn recovery(history: &History, options: &Options) -> Vec<Judgement> {
         if alone(fault, &faults, since, last) {
             figures.writes.extend(write.map(|at| (at - wish.min(at)) / MS));
             figures.dispatches.extend(dispatch.map(|at| (at - since) / MS));
-            judge(&mut word, fault, history, (wish, write), (since, dispatch, changed), limit);
+            let wanted = changed && write.is_some();
+            let back = [
+                Back { what: "a write was acknowledged", since: wish, at: write, is_due: true },
+                Back { what: "a push of a new round was taken", since, at: dispatch, is_due: wanted },
+            ];
+            judge(&mut word, fault, &back, end, limit);
         } else {
             overlapped += 1;
         }
@@ -167,26 +171,29 @@ fn alone(fault: &Installed<'_>, all: &[Installed<'_>], from: u64, until: u64) ->
     })
 }
 
-fn judge(
-    word: &mut Judgement,
-    fault: &Installed<'_>,
-    history: &History,
-    (wish, write): (u64, Option<u64>),
-    (since, dispatch, changed): (u64, Option<u64>, bool),
-    limit: u64,
-) {
-    let end = history.events().last().map_or(0, |event| event.mono_ns);
-    let judged = [
-        ("a write was acknowledged", wish, write, true),
-        ("a push of a new round was accepted", since, dispatch, changed && write.is_some()),
-    ];
-    for (what, from, at, is_due) in judged {
-        let took = at.unwrap_or(end).saturating_sub(from);
-        if is_due && took > limit {
-            let first = if at.is_some() { "until" } else { "without an end, and no sign that" };
-            let what =
-                format!("{} on {:?}: {} ms {first} {what}", fault.class(), fault.fault.nodes, took / MS);
-            word.violated(what, None, &[fault.event]);
+/// Whether a fault leaves nothing of a leader. One that is only slow may go on leading: of those there are
+/// figures, and no bound.
+fn is_total(fault: &Installed<'_>) -> bool {
+    matches!(fault.fault.package.as_str(), "process" | "power" | "partition")
+}
+
+/// What came back after a fault: since when it was missing, when it was there, and whether it had to come.
+struct Back {
+    what: &'static str,
+    since: u64,
+    at: Option<u64>,
+    is_due: bool,
+}
+
+fn judge(word: &mut Judgement, fault: &Installed<'_>, back: &[Back], end: u64, limit: u64) {
+    for Back { what, since, at, is_due } in back {
+        let took = at.unwrap_or(end).saturating_sub(*since);
+        if !is_due || took <= limit || !is_total(fault) {
+            continue;
         }
+        let after = if at.is_some() { "only after" } else { "not within" };
+        let (class, nodes) = (fault.class(), &fault.fault.nodes);
+        let what = format!("{class} on {nodes:?}: {what} {after} {} ms", took / MS);
+        word.violated(what, None, &[fault.event]);
     }
 }
