@@ -29,8 +29,8 @@ impl Installed<'_> {
         format!("{}.{}", self.fault.package, self.fault.name)
     }
 
-    /// Whether it is one of those that take bytes, space or power from a disk, or memory from a process: after
-    /// these a replica may stop by itself.
+    /// Whether it is one of those that take bytes, space or power from a disk, or memory from a process:
+    /// after these a replica may stop by itself.
     pub fn stops_processes(&self) -> bool {
         matches!(self.fault.package.as_str(), "disk" | "power" | "resource" | "membership")
     }

@@ -9,10 +9,10 @@ use crate::history::History;
 use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
 
-/// D5. In every table the attempts of a shard are 1..k (unless the table had to forget some), nothing beyond k
-/// reached an executor, and each attempt after the first was still allowed: the one before it did not end the
-/// shard, and the tries after failures, timeouts and losses were within what was asked for. Refusals are no
-/// tries.
+/// D5. In every table the attempts of a shard are 1..k (unless the table had to forget some), nothing beyond
+/// k reached an executor, and each attempt after the first was still allowed: the one before it did not end
+/// the shard, and the tries after failures, timeouts and losses were within what was asked for. Refusals are
+/// no tries.
 pub fn numbering(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D5");
     let tasks = Tasks::of(history);
@@ -111,10 +111,10 @@ fn failed_for_good(one: &Try<'_>) -> bool {
     !one.sent.is_empty() && one.sent.iter().all(|(_, sent)| sent.outcome == "failed" && !sent.retryable)
 }
 
-/// D6. An attempt after a failure or a loss arrives no sooner than its backoff (or what the handler asked for),
-/// less one tick; and, when nothing disturbed the cluster and nothing waited for slots, no later than that and
-/// the lateness that is allowed. What ended by a report is measured by the monotonic clock; what the leader
-/// declared, by the cluster's time in the table.
+/// D6. An attempt after a failure or a loss arrives no sooner than its backoff (or what the handler asked
+/// for), less one tick; and, when nothing disturbed the cluster and nothing waited for slots, no later than
+/// that and the lateness that is allowed. What ended by a report is measured by the monotonic clock; what the
+/// leader declared, by the cluster's time in the table.
 pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D6");
     let tasks = Tasks::of(history);

@@ -11,8 +11,9 @@ use crate::verdict::Judgement;
 
 /// L5. No process panics. None ends by itself, except where the harness meant it to, or while a fault of its
 /// storage or its resources was in force (or had been within the time that recovery takes). A replica says
-/// `failed` in such a time only; and after its disk has space again it says `ok` and applies what was committed,
-/// within the time that healing takes. That nothing acknowledged was lost meanwhile is for others to judge.
+/// `failed` in such a time only; and after its disk has space again it says `ok` and applies what was
+/// committed, within the time that healing takes. That nothing acknowledged was lost meanwhile is for others
+/// to judge.
 pub fn clean_failure(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L5");
     let faults = installed(history);

@@ -27,8 +27,8 @@
 //! | `effects` | effects at the sink |
 //! | `delayed_starts` | first starts of tasks with a delay |
 //! | `retries` | attempts in the tables after one that failed, timed out or was lost |
-//! | `lost_attempts`, `failed_attempts`, `timed_out_attempts`, `cancelled_attempts`, `refused_attempts` | attempts in the tables that ended so |
-//! | `succeeded_tasks`, `failed_tasks`, `cancelled_tasks`, `skipped_tasks` | tasks in the tables that ended so |
+//! | `<outcome>_attempts` | attempts in the tables that ended so: `failed`, `timed_out`, `lost`, `cancelled`, `refused` |
+//! | `<status>_tasks` | tasks in the tables that ended so: `succeeded`, `failed`, `cancelled`, `skipped` |
 
 use std::collections::{BTreeMap, BTreeSet};
 

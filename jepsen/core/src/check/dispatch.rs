@@ -9,8 +9,8 @@ use crate::history::History;
 use crate::verdict::Judgement;
 
 /// D1. All receipts and rows of one attempt name one executor and one fence; it is accepted in one life of
-/// that executor only; and the fences of a shard grow with its attempts. The same grant may be sent again, also
-/// by a later leader.
+/// that executor only; and the fences of a shard grow with its attempts. The same grant may be sent again,
+/// also by a later leader.
 pub fn one_grant(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D1");
     let tasks = Tasks::of(history);
@@ -81,8 +81,9 @@ fn growing_fences(word: &mut Judgement, task: &str, life: &Life<'_>) {
     }
 }
 
-/// D2. For each receipt, each table at the end has a row of that attempt with the same fence and executor, and
-/// of a round that is not after the sender's. A table that had to forget attempts of a shard may lack the row.
+/// D2. For each receipt, each table at the end has a row of that attempt with the same fence and executor,
+/// and of a round that is not after the sender's. A table that had to forget attempts of a shard may lack the
+/// row.
 pub fn committed_before_sent(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D2");
     let tasks = Tasks::of(history);
@@ -101,7 +102,7 @@ pub fn committed_before_sent(history: &History, options: &Options) -> Vec<Judgem
                     } else if !one.rows.iter().any(|(row_event, _)| row_event.i == row_of.i) {
                         let node = row_of.node.as_deref().unwrap_or("a replica");
                         let what = format!(
-                            "{} received attempt {number} of shard {shard} (fence {}), which the table of {node} does not have",
+                            "{} received attempt {number} of shard {shard} (fence {}), and {node} has no row of it",
                             recv.executor, recv.grant.fence
                         );
                         word.violated(what, Some(task), &[event.i, row_of.i]);

@@ -17,8 +17,8 @@ struct Class {
 }
 
 /// D12. From when a task was due and acknowledged until its first attempt reached an executor, no task waits
-/// longer than the bound, not counting the time in which faults were near. The longest wait of each priority is
-/// a figure, and so is how long work waited for slots at all: without that nothing was in anybody's way.
+/// longer than the bound, not counting the time in which faults were near. The longest wait of each priority
+/// is a figure, and so is how long work waited for slots at all: without that nothing was in anybody's way.
 pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D12");
     let tasks = Tasks::of(history);
@@ -33,7 +33,7 @@ pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
         class.longest_ms = class.longest_ms.max(wait_ms);
         if wait_ms > options.starvation_ms {
             let what = format!(
-                "a task of priority {priority} waited {wait_ms} ms for an executor while nothing disturbed the cluster"
+                "a task of priority {priority} waited {wait_ms} ms for an executor, not counting faults"
             );
             word.violated(what, Some(task), &[event]);
         }
@@ -47,8 +47,9 @@ pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
     vec![word]
 }
 
-/// Priority, due instant, arrival of the first attempt (both in ns), and the event of the arrival. A task that
-/// waits for an instant of the wall clock is left out: when that was due depends on a clock that may be stepped.
+/// Priority, due instant, arrival of the first attempt (both in ns), and the event of the arrival. A task
+/// that waits for an instant of the wall clock is left out: when that was due depends on a clock that may be
+/// stepped.
 fn wait_of(life: &Life<'_>) -> Option<(u64, u64, u64, u64)> {
     let request = life.request()?;
     if request.run_at_ms.is_some() {

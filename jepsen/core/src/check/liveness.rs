@@ -24,11 +24,12 @@ fn probes_since(history: &History, from: u64) -> Probes<'_> {
     probes
 }
 
-/// L1. Within so long after the last heal a leader serves; by the last word of each replica one alone does, and
-/// all others follow it; every replica has in that time applied what was committed when the faults were healed; at the highest index
-/// of which several replicas told digests these are equal, and so are the tables at the end that were read at
-/// one index; and of the submissions that began after the heal one succeeds within that time. Replicas that the
-/// plan removed are left out. Unknown when the run did not get to the heal, or nobody was probed after it.
+/// L1. Within so long after the last heal a leader serves; by the last word of each replica one alone does,
+/// and all others follow it; every replica has in that time applied what was committed when the faults were
+/// healed; at the highest index of which several replicas told digests these are equal, and so are the tables
+/// at the end that were read at one index; and of the submissions that began after the heal one succeeds
+/// within that time. Replicas that the plan removed are left out. Unknown when the run did not get to the
+/// heal, or nobody was probed after it.
 pub fn heals(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L1");
     let Some(heal) = history.phase("heal") else {
@@ -174,9 +175,9 @@ fn serves_again(word: &mut Judgement, history: &History, heal: u64, deadline: u6
     }
 }
 
-/// L2. In the tables at the end every task has ended, or is not due yet, or runs at an executor that lives and
-/// has taken it; no attempt is open at an executor's life that is over; and the leader's wheel holds what the
-/// table says is due within its window. Unknown without a table.
+/// L2. In the tables at the end every task has ended, or is not due yet, or runs at an executor that lives
+/// and has taken it; no attempt is open at an executor's life that is over; and the leader's wheel holds what
+/// the table says is due within its window. Unknown without a table.
 pub fn drains(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L2");
     let tasks = Tasks::of(history);

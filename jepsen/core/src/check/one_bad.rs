@@ -49,8 +49,8 @@ impl Sample {
 }
 
 /// L4. While one follower alone is slow, stopped, cut off or dead, operations that were sent to the other
-/// replicas succeed about as often as in calm, and their 99th percentile stays within the factor, or within the
-/// lateness that is allowed anyhow. Judged when there were enough operations of both kinds.
+/// replicas succeed about as often as in calm, and their 99th percentile stays within the factor, or within
+/// the lateness that is allowed anyhow. Judged when there were enough operations of both kinds.
 pub fn one_bad_follower(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L4");
     let faults = installed(history);

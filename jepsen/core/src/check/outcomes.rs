@@ -15,7 +15,7 @@ use crate::verdict::Judgement;
 ///
 /// - `SUCCESS`: each shard has one attempt that succeeded, its executor said so under the same fence, and the
 ///   result has the digest that it reported;
-/// - `FAILED`: the last attempt of some shard failed, timed out, was lost or was stopped, and no try was left;
+/// - `FAILED`: the last attempt of some shard failed, timed out, was lost or stopped, and no try was left;
 /// - `CANCELLED`: somebody asked for it; `SKIPPED`: it had a deadline;
 /// - an attempt that failed, timed out, was cancelled or lost has what made it so: the executor's report, a
 ///   timeout that had passed, or something that took its executor away;
@@ -149,8 +149,8 @@ fn invented_digest(tasks: &Tasks<'_>, life: &Life<'_>, table: &FinalTask) -> Opt
     })
 }
 
-/// A report that was answered as late, and whose outcome the attempt has all the same. Only when all reports of
-/// the attempt said the same: else the one that counted may have been another. A return is declared by the
+/// A report that was answered as late, and whose outcome the attempt has all the same. Only when all reports
+/// of the attempt said the same: else the one that counted may have been another. A return is declared by the
 /// leader, and says late when it is repeated.
 fn late_decided(row: &AttemptRow, one: &Try<'_>) -> Option<Found> {
     let (answer, _) = one.answers.iter().find(|(_, acked)| acked.verdict == "late")?;
@@ -163,7 +163,8 @@ fn late_decided(row: &AttemptRow, one: &Try<'_>) -> Option<Found> {
     })
 }
 
-/// When an executor may have been taken away: faults, deaths, changes of leader, each with the silence after it.
+/// When an executor may have been taken away: faults, deaths, changes of leader, each with the silence after
+/// it.
 fn trouble(history: &History, options: &Options) -> Spans {
     let silence = options.offline_ms() * MS;
     let mut known: BTreeSet<&str> = BTreeSet::new();
@@ -226,7 +227,8 @@ impl Causes<'_> {
     }
 
     /// A loss needs something that took the executor away between the grant and the end. The cluster's time
-    /// tells when that was, unless clocks were stepped: then the whole run is searched from the first receipt.
+    /// tells when that was, unless clocks were stepped: then the whole run is searched from the first
+    /// receipt.
     fn lost(&self, row: &AttemptRow, one: &Try<'_>, name: &str) -> Option<Found> {
         let (receipt, recv) = one.receipts.first()?;
         let until_ns = match (row.ended_at_ms, self.clocks.wall_ms(receipt.mono_ns)) {

@@ -55,8 +55,8 @@ impl<'a> Excuses<'a> {
         finish.into_iter().chain(death).min().unwrap_or(self.end_ns)
     }
 
-    /// Whether the earlier attempt's lease was over although it ran on: it was declared lost, or declared timed
-    /// out because it would not stop; or, where no table tells, a fault lay on its executor.
+    /// Whether the earlier attempt's lease was over although it ran on: it was declared lost, or declared
+    /// timed out because it would not stop; or, where no table tells, a fault lay on its executor.
     fn lease_was_over(&self, earlier: &Try<'_>, run: Run) -> bool {
         match earlier.outcome() {
             Some(outcome) => matches!(outcome, "lost" | "timedOut"),
@@ -68,9 +68,9 @@ impl<'a> Excuses<'a> {
     }
 }
 
-/// D4. Runs of different attempts at one shard do not overlap in time, unless the lease of the earlier one was
-/// declared over while it went on (those are counted). Of one attempt one report is accepted, and of one shard
-/// one success.
+/// D4. Runs of different attempts at one shard do not overlap in time, unless the lease of the earlier one
+/// was declared over while it went on (those are counted). Of one attempt one report is accepted, and of one
+/// shard one success.
 pub fn no_overlap(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D4");
     let tasks = Tasks::of(history);

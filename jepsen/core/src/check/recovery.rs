@@ -51,8 +51,8 @@ impl Seen {
 
     /// The first acknowledgement of a write that was asked for after this instant.
     fn first_write(&self, since: u64) -> Option<u64> {
-        // In the order of asking; of those in flight together any may be the first to be answered, and one that
-        // was asked for after the first answer cannot be.
+        // In the order of asking; of those in flight together any may be the first to be answered, and one
+        // that was asked for after the first answer cannot be.
         let from = self.writes.partition_point(|(asked, ..)| *asked < since);
         let mut first: Option<u64> = None;
         for (asked, acked, _) in &self.writes[from..] {
@@ -73,8 +73,9 @@ impl Seen {
 
 /// L3. After each fault that hits the leader of the moment (or takes the majority: then from its undoing), a
 /// write that is asked for is acknowledged within the bound, and where the leader changed a push of the new
-/// round is accepted within it. A fault is left out while another one is in force, and one that only slows its
-/// replica down has figures and no bound. The figures of each class: `write_ms.p50.<class>`, `write_ms.max.<class>`, the same for `dispatch_ms`, `count.<class>`.
+/// round is accepted within it. A fault is left out while another one is in force, and one that only slows
+/// its replica down has figures and no bound. The figures of each class: `write_ms.p50.<class>`,
+/// `write_ms.max.<class>`, the same for `dispatch_ms`, `count.<class>`.
 pub fn recovery(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L3");
     let faults = installed(history);
@@ -143,8 +144,8 @@ fn replicas(history: &History) -> BTreeSet<&str> {
     probed.filter_map(|event| event.node.as_deref()).collect()
 }
 
-/// From when a fault's recovery is measured, in ns; none for one that leaves the leader and the majority alone.
-/// While most replicas are away nothing can be acknowledged: then it is the undoing that counts.
+/// From when a fault's recovery is measured, in ns; none for one that leaves the leader and the majority
+/// alone. While most replicas are away nothing can be acknowledged: then it is the undoing that counts.
 fn since(fault: &Installed<'_>, replicas: &BTreeSet<&str>) -> Option<u64> {
     if !takes_away(fault) {
         return None;

@@ -23,9 +23,9 @@ impl Heard {
     }
 }
 
-/// D3. Per executor, across its lives except for one that began without memory: a push is taken (or answered as
-/// known) only when its round is at least the highest heard before. Counts the stale pushes that were refused:
-/// without any, nothing was tried.
+/// D3. Per executor, across its lives except for one that began without memory: a push is taken (or answered
+/// as known) only when its round is at least the highest heard before. Counts the stale pushes that were
+/// refused: without any, nothing was tried.
 pub fn stale_rounds(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D3");
     let mut heard: BTreeMap<&str, Heard> = BTreeMap::new();

@@ -10,9 +10,9 @@ use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
 
 /// T2. No handler starts before its attempt is due, less one tick. A delay and a backoff are due by the
-/// cluster's time, which has followed every leader's clock forward since the beginning; an instant is due when
-/// the wall clock of a leader has shown it, so the furthest clock since the submission counts. An attempt at a
-/// task with an instant is never said to be due before that instant.
+/// cluster's time, which has followed every leader's clock forward since the beginning; an instant is due
+/// when the wall clock of a leader has shown it, so the furthest clock since the submission counts. An
+/// attempt at a task with an instant is never said to be due before that instant.
 pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("T2");
     let tasks = Tasks::of(history);
@@ -48,9 +48,9 @@ pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
 
 /// T6. A task with a delay starts, by the monotonic clock, no sooner than its delay after it was asked for
 /// (except by what the cluster's time was put forward meanwhile); and unless a fault other than a step of a
-/// clock is near, or all slots are taken, it reaches an executor no later than its delay and the lateness that
-/// is allowed after it was acknowledged. While clocks are stepped, no more delayed tasks reach executors at once than the ticks of that
-/// time allow.
+/// clock is near, or all slots are taken, it reaches an executor no later than its delay and the lateness
+/// that is allowed after it was acknowledged. While clocks are stepped, no more delayed tasks reach executors
+/// at once than the ticks of that time allow.
 pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("T6");
     let tasks = Tasks::of(history);

@@ -1,4 +1,5 @@
-//! D7: the versions of a task form one chain along the allowed transitions. D8: what has ended stays as it is.
+//! D7: the versions of a task form one chain along the allowed transitions. D8: what has ended stays as it
+//! is.
 
 use std::collections::BTreeMap;
 
@@ -66,8 +67,8 @@ fn reachable(from: &str, to: &str, changes: u64) -> bool {
 }
 
 /// D7. Sightings of one version agree; from each version to the next one seen, the status moves along the
-/// transition table, the number of the newest attempt never falls, and a cancel that was asked for stays asked
-/// for. Version 1 is `PENDING`.
+/// transition table, the number of the newest attempt never falls, and a cancel that was asked for stays
+/// asked for. Version 1 is `PENDING`.
 pub fn one_chain(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D7");
     let (mut looked_at, mut versions) = (0_u64, 0_u64);
@@ -163,9 +164,10 @@ fn differs<T: PartialEq + std::fmt::Debug>(name: &str, one: Option<T>, two: Opti
     }
 }
 
-/// D8. After a task was first seen with a final status, every sighting of a higher version is a violation, and
-/// so is one with another final status, result, attempt or end; and every look that began later and promises
-/// the newest state (a read of the task, a cancel, a repeated submission, a table at the end) finds it final.
+/// D8. After a task was first seen with a final status, every sighting of a higher version is a violation,
+/// and so is one with another final status, result, attempt or end; and every look that began later and
+/// promises the newest state (a read of the task, a cancel, a repeated submission, a table at the end) finds
+/// it final.
 pub fn final_is_final(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D8");
     let (mut looked_at, mut again) = (0_u64, 0_u64);
