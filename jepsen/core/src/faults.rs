@@ -1,9 +1,9 @@
 //! The faults of a run as stretches of time, and when nothing disturbed the cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::Options;
-use crate::event::{Fault, What};
+use crate::event::{Event, Fault, Grant, What};
 use crate::history::History;
 use crate::leaders::Leaders;
 use crate::spans::{MS, Spans};
@@ -106,18 +106,72 @@ pub fn disturbed(history: &History, options: &Options, counts: impl Fn(&Fault) -
     Spans::of(spans)
 }
 
-/// A probe speaks for so many ms around it.
-const PROBE_SPEAKS_MS: u64 = 300;
+/// The leader knows of a slot that was freed, and has filled it, within so many ms.
+const SLOT_FILLED_MS: u64 = 300;
 
-/// The time in which due work waited for a slot, as the leader saw it.
-pub fn busy(history: &History) -> Spans {
-    let around = PROBE_SPEAKS_MS * MS;
-    Spans::of(history.events().iter().filter_map(|event| match &event.what {
-        What::Probe(probe) if probe.serving.is_some() && probe.waiting > 0 => {
-            Some((event.mono_ns.saturating_sub(around), event.mono_ns + around))
+/// The slots of the executors that write their own history.
+#[derive(Default)]
+struct Slots<'a> {
+    /// Of each that lives: how many slots it has, and what it holds.
+    living: BTreeMap<&'a str, (usize, BTreeSet<&'a Grant>)>,
+    /// One has lived: none before that says nothing.
+    any: bool,
+}
+
+impl<'a> Slots<'a> {
+    /// Answers whether this event says anything of slots.
+    fn take(&mut self, event: &'a Event) -> bool {
+        match &event.what {
+            What::ExecutorUp(up) => {
+                self.living.insert(&up.executor, (up.slots as usize, BTreeSet::new()));
+                self.any = true;
+            }
+            What::ExecutorDown(down) => {
+                self.living.remove(down.executor.as_str());
+            }
+            What::Recv(recv) if recv.verdict == "accepted" => {
+                if let Some((_, held)) = self.living.get_mut(recv.executor.as_str()) {
+                    held.insert(&recv.grant);
+                }
+            }
+            What::Finish(finish) => {
+                if let Some((_, held)) = self.living.get_mut(finish.executor.as_str()) {
+                    held.remove(&finish.grant);
+                }
+            }
+            _ => return false,
         }
-        _ => None,
-    }))
+        true
+    }
+
+    fn are_full(&self) -> bool {
+        self.any && self.living.values().all(|(slots, held)| held.len() >= *slots)
+    }
+}
+
+/// The time in which no executor that lives had a free slot. What is due then waits, and nobody is to blame.
+/// It is told from the executors, not from what the leader says: one that forgets work says that it waits.
+pub fn busy(history: &History) -> Spans {
+    let mut slots = Slots::default();
+    let mut spans = Vec::new();
+    let mut since: Option<u64> = None;
+    for event in history.events() {
+        if !slots.take(event) {
+            continue;
+        }
+        match (slots.are_full(), since) {
+            (true, None) => since = Some(event.mono_ns),
+            (false, Some(full)) => {
+                spans.push((full, event.mono_ns + SLOT_FILLED_MS * MS));
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    if slots.are_full() {
+        spans.extend(since.map(|full| (full, end_ns(history))));
+    }
+    Spans::of(spans)
 }
 
 #[cfg(test)]

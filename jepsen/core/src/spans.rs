@@ -87,12 +87,11 @@ impl RangeMax {
     }
 }
 
-/// The value at this share (0-1) of a sorted list; none when it is empty.
+/// The value that this share (0-1) of a sorted list does not exceed; none when it is empty.
 pub fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
-    let last = sorted.len().checked_sub(1)?;
     // A share of a length: small and not negative.
-    let at = (share * last as f64).round() as usize;
-    Some(sorted[at.min(last)])
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
 #[cfg(test)]
@@ -127,6 +126,7 @@ mod tests {
     fn quantiles_of_small_lists() {
         assert_eq!(quantile::<u64>(&[], 0.5), None);
         assert_eq!(quantile(&[7], 0.99), Some(7));
+        assert_eq!((quantile(&[1, 9], 0.5), quantile(&[1, 9], 1.0)), (Some(1), Some(9)));
         assert_eq!(quantile(&[1, 2, 3, 4, 5], 0.5), Some(3));
         assert_eq!(quantile(&[1, 2, 3, 4, 5], 0.99), Some(5));
     }

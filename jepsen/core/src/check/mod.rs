@@ -94,7 +94,7 @@ impl Default for Options {
             window_ms: 300_000,
             due_per_tick: 512,
             timeout_grace_ms: 5_000,
-            starvation_ms: 60_000,
+            starvation_ms: 30_000,
             kept_attempts: 32,
             clock_noise_ms: 50,
             one_bad_ok_share: 0.95,

@@ -73,7 +73,7 @@ impl Seen {
 
 /// L3. After each fault that hits the leader of the moment (or takes the majority: then from its undoing), a
 /// write that is asked for is acknowledged within the bound, and where the leader changed a push of the new
-/// round is accepted within it. A fault is left out while another one is in force, and one that only slows
+/// round is accepted within it. A fault is left out while another such one is in force, and one that only slows
 /// its replica down has figures and no bound. The figures of each class: `write_ms.p50.<class>`,
 /// `write_ms.max.<class>`, the same for `dispatch_ms`, `count.<class>`.
 pub fn recovery(history: &History, options: &Options) -> Vec<Judgement> {
@@ -162,11 +162,13 @@ fn takes_away(fault: &Installed<'_>) -> bool {
     !matches!(fault.fault.package.as_str(), "clock" | "executor" | "sink")
 }
 
-/// Whether no other fault was in force in this time. One of the same step belongs to it.
+/// Whether no other fault that can take a leader or a majority away was in force in this time. One of the same
+/// step belongs to it.
 fn alone(fault: &Installed<'_>, all: &[Installed<'_>], from: u64, until: u64) -> bool {
     !all.iter().any(|other| {
         other.event != fault.event
             && other.fault.step != fault.fault.step
+            && takes_away(other)
             && other.from_ns <= until
             && other.until_ns >= from
     })
