@@ -93,7 +93,7 @@ impl Capability {
         match self {
             Self::Namespaces => &["*"],
             Self::Router => &["link.delay", "link.duplicate", "link.reorder"],
-            // Needed only where there is no router: see `Report::missing`.
+            // The router does them too, and then the bridge is not needed: see `Report::missing`.
             Self::Bridge => &["partition.*", "link.loss", "link.rate", "link.half-open"],
             Self::Resets => &["link.resets"],
             Self::Disks => &["power.*", "disk.*"],
@@ -149,33 +149,29 @@ impl Report {
         self.findings.iter().any(|finding| finding.capability == capability && finding.ok)
     }
 
-    /// The table for people.
+    /// The table for people: what, whether, the faults that need it, and what was seen.
     pub fn table(&self) -> String {
-        let mut text = String::new();
+        let mut text = format!("{:<22} {:<8} {:<50} seen\n", "capability", "", "needed for");
         for finding in &self.findings {
             let word = if finding.ok { "ok" } else { "missing" };
+            let faults =
+                if finding.faults.is_empty() { "no fault".into() } else { finding.faults.join(", ") };
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{:<22} {word:<8} {}", finding.name, finding.detail);
-            if !finding.ok && !finding.faults.is_empty() {
-                let _ = writeln!(text, "{:<22} {:<8} {}", "", "", self.consequence(finding));
-            }
+            let _ = writeln!(text, "{:<22} {word:<8} {faults:<50} {}", finding.name, finding.detail);
         }
-        let network = if self.has(Capability::Router) {
+        let _ = writeln!(text, "\n{}", self.network());
+        text
+    }
+
+    /// Which network faults can be exercised, in a sentence.
+    fn network(&self) -> &'static str {
+        if self.has(Capability::Router) {
             "Network faults: all, by the router."
         } else if self.has(Capability::Bridge) {
             "Network faults: cuts, loss and rates only, by the bridge; no delay, doubling or reordering."
         } else {
             "Network faults cannot be exercised on this machine."
-        };
-        let _ = writeln!(text, "\n{network}");
-        text
-    }
-
-    fn consequence(&self, finding: &Finding) -> String {
-        if finding.capability == Capability::Bridge && self.has(Capability::Router) {
-            return "not needed: there is the router".to_string();
         }
-        format!("not exercised: {}", finding.faults.join(", "))
     }
 }
 

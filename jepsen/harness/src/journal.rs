@@ -246,6 +246,14 @@ impl Journal {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Said aloud, since closing is not enough while another thread is just starting a process: between its
+        // fork and its exec that has a copy of the descriptor, and the copy keeps the lock.
+        let _ = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).file.unlock();
+    }
+}
+
 impl State {
     fn append(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;

@@ -125,10 +125,11 @@ impl Engine {
         let doubled = link.random.chance(link.rule.duplicate);
         link.counters.duplicated += u64::from(doubled);
         for _ in 0..1 + usize::from(doubled) {
-            let due = if self.waiting.len() < MOST_WAITING { link.schedule(now, packet.len()) } else { None };
-            match due {
+            match link.schedule(now, packet.len()) {
                 None => link.counters.dropped += 1,
                 Some(due) if due <= now => emit(from, to, packet),
+                // One slow link may fill the fabric; the others go on.
+                Some(_) if self.waiting.len() >= MOST_WAITING => link.counters.dropped += 1,
                 Some(due) => {
                     link.counters.delayed += 1;
                     self.order += 1;

@@ -171,3 +171,15 @@ fn a_seed_decides_every_draw_and_links_differ() {
     }
     assert_ne!(there, back);
 }
+
+#[test]
+fn a_full_fabric_drops_what_would_wait_and_nothing_else() {
+    let mut engine = engine(LinkRule::delayed(Duration::from_secs(60)));
+    for now in 0..=MOST_WAITING as u64 {
+        engine.offer(now, 0, 1, &mut [0; 20], &mut |_, _, _| panic!("it is delayed"));
+    }
+    assert_eq!(engine.counters(0, 1).dropped, 1);
+    let mut arrived = 0;
+    engine.offer(0, 1, 0, &mut [0; 20], &mut |_, _, _| arrived += 1);
+    assert_eq!(arrived, 1);
+}
