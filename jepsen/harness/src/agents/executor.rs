@@ -132,7 +132,7 @@ impl Intake {
         let checked =
             self.verifier.lock().unwrap_or_else(PoisonError::into_inner).check(&push, now().wall_ms);
         if let Err(problem) = checked {
-            return refusal(problem);
+            return refusal(&problem);
         }
         let sender = self.replicas.get(&push.from).cloned();
         let answered = match push.path.as_str() {
@@ -174,6 +174,6 @@ impl Intake {
     }
 }
 
-fn refusal(problem: Problem) -> Reaction {
-    Reaction::answer(problem.status, serde_json::to_vec(&problem).expect("problems have a JSON form"))
+fn refusal(problem: &Problem) -> Reaction {
+    Reaction::answer(problem.status, serde_json::to_vec(problem).expect("problems have a JSON form"))
 }

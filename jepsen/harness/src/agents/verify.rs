@@ -34,7 +34,7 @@ impl Verifier {
     ///
     /// # Errors
     /// The problem that it is refused with.
-    pub fn check(&mut self, push: &Received, wall_ms: i64) -> Result<(), Problem> {
+    pub fn check(&mut self, push: &Received, wall_ms: i64) -> Result<(), Box<Problem>> {
         let access_key = header(&push.headers, ACCESS_KEY_HEADER)?;
         let timestamp = header(&push.headers, TIMESTAMP_HEADER)?;
         let nonce = header(&push.headers, NONCE_HEADER)?;
@@ -52,28 +52,29 @@ impl Verifier {
             body: &push.body,
         };
         if access_key != REPLICA || !parts.verify(&self.secret, signature) {
-            return Err(Problem::new(Code::InvalidSignature, "the signature is not this request's"));
+            let problem = Problem::new(Code::InvalidSignature, "the signature is not this request's");
+            return Err(Box::new(problem));
         }
         let now_s = wall_ms.div_euclid(1_000);
         let stamped_s: i64 = timestamp.parse().unwrap_or(0);
         if (now_s - stamped_s).abs() > TIME_WINDOW_S {
             let mut problem = Problem::new(Code::TimestampOutOfWindow, "the clocks are apart");
             problem.server_time = Some(Time(wall_ms));
-            return Err(problem);
+            return Err(Box::new(problem));
         }
         self.nonces.retain(|_, until| *until > now_s);
         match self.nonces.insert(nonce.to_owned(), stamped_s + NONCE_KEEP_S) {
             None => Ok(()),
-            Some(_) => Err(Problem::new(Code::NonceReplayed, "the nonce was used before")),
+            Some(_) => Err(Box::new(Problem::new(Code::NonceReplayed, "the nonce was used before"))),
         }
     }
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, Problem> {
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, Box<Problem>> {
     let mut values = headers.get_all(name).iter();
     match (values.next().and_then(|value| value.to_str().ok()), values.next()) {
         (Some(value), None) => Ok(value),
-        _ => Err(Problem::new(Code::MissingCredentials, format!("{name} must be there once"))),
+        _ => Err(Box::new(Problem::new(Code::MissingCredentials, format!("{name} must be there once")))),
     }
 }
 
@@ -118,7 +119,7 @@ mod tests {
         let now_ms = 1_800_000_000_000;
         let good = push("e1", 1_800_000_000);
         assert_eq!(verifier.check(&good, now_ms), Ok(()));
-        let code = |verdict: Result<(), Problem>| verdict.unwrap_err().code;
+        let code = |verdict: Result<(), Box<Problem>>| verdict.unwrap_err().code;
         assert_eq!(code(verifier.check(&good, now_ms)), "nonce_replayed");
         assert_eq!(code(verifier.check(&push("e2", 1_800_000_000), now_ms)), "invalid_signature");
         let late = verifier.check(&push("e1", 1_800_000_000 - 301), now_ms).unwrap_err();

@@ -104,12 +104,13 @@ fn each(hit: &[String], act: impl Fn(&str) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let act = &act;
         let threads: Vec<_> = hit.iter().map(|host| scope.spawn(move || act(host))).collect();
-        let outcomes = threads.into_iter().map(|thread| match thread.join() {
-            Ok(outcome) => outcome,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
         // All are waited for; the first error counts.
-        outcomes.fold(Ok(()), |all, outcome| all.and(outcome))
+        let mut first = Ok(());
+        for thread in threads {
+            let outcome = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            first = first.and(outcome);
+        }
+        first
     })
 }
 

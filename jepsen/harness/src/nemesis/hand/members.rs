@@ -24,7 +24,7 @@ pub fn install(hand: &mut Hand<'_>, action: &Action, hit: &[String]) -> Result<I
                 Ok(told) => return Ok(Installed::Yes(told)),
                 Err(error) => return Ok(Installed::Indeterminate(format!("{error:#}"))),
             },
-            Action::Remove => return Ok(remove(hand, host)?),
+            Action::Remove => return remove(hand, host),
             Action::OldIdentity { .. } => {
                 let replica = hand.cluster.replica(host)?;
                 replica.kill()?;
