@@ -158,7 +158,13 @@ async fn a_log_that_begins_behind_the_snapshot_gets_a_new_one_before_the_node_st
     let first = status(&cluster.store(slot)).snapshot;
     cluster.stop(slot).await;
     // As a crash leaves it that came between the tables and the log.
-    let mut log = LogStore::open(&cluster.dir(slot).join("raft"), 0, &environment()).unwrap();
+    let mut opened = None;
+    eventually("a closed log", async || {
+        opened = LogStore::open(&cluster.dir(slot).join("raft"), 0, &environment()).ok();
+        opened.is_some()
+    })
+    .await;
+    let mut log = opened.unwrap();
     let last = log.state().last_log_id.unwrap();
     log.purge(last).await.unwrap();
     drop(log);
