@@ -186,8 +186,9 @@ impl Generator {
     pub fn told(&mut self, now: Now, client: u32, op: &Op, told: &Told) {
         match (op, told) {
             (Op::Submit(planned), Told::Task(seen)) => self.acknowledged(now, planned, seen),
-            (Op::Submit(planned), Told::Unknown) if planned.seen.idempotency_key.is_some() => {
-                if self.rng.chance(self.mix.shares.tried_again) {
+            (Op::Submit(planned), Told::Unknown) => {
+                let keyed = planned.seen.idempotency_key.is_some();
+                if keyed && self.rng.chance(self.mix.shares.tried_again) {
                     let later = self.rng.between(50, 5_000);
                     self.plan(now.in_ms(later), op.clone());
                 }
