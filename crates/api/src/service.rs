@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orloj_model::id::NodeId;
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_wire::clock::Clock;
 use orloj_wire::random::Random;
 use orloj_wire::sign::Secret;
@@ -149,7 +150,8 @@ impl Shared {
 
     /// Answers a request that came in from outside and has been checked.
     pub(crate) async fn answer(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
-        if operation.is_local() || self.leads() {
+        let local = operation.is_local() || (is_on(Mutant::LocalReads) && !operation.changes());
+        if local || self.leads() {
             return self.serve(operation, key, request).await;
         }
         match self.hand_on(operation, request).await {

@@ -116,6 +116,8 @@ impl Config {
 /// # Errors
 /// A configuration that cannot be used, storage or listeners that cannot be had, a storage fault.
 pub fn run(args: &ServerArgs) -> Outcome {
+    #[cfg(feature = "mutants")]
+    switch_on_mutant().map_err(Failure::usage)?;
     let config = Config::load(&args.config)?;
     let plaintext = |option, address| check_plaintext(option, address, args.insecure_plaintext);
     plaintext("listen", config.listen()).map_err(Failure::usage)?;
@@ -135,6 +137,13 @@ pub fn run(args: &ServerArgs) -> Outcome {
     runtime.shutdown_timeout(PART_PATIENCE);
     served?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Breaks this replica on purpose, in the way that `ORLOJ_MUTANT` names.
+#[cfg(feature = "mutants")]
+fn switch_on_mutant() -> anyhow::Result<()> {
+    let name = std::env::var("ORLOJ_MUTANT").ok();
+    orloj_model::mutant::switch_on(name.as_deref()).map_err(|error| anyhow!("ORLOJ_MUTANT: {error}"))
 }
 
 async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {

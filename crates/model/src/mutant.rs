@@ -65,8 +65,8 @@ mutants! {
     Early = "early";
     /// A new leader does not load the timers.
     TimersNotLoaded = "timers-not-loaded";
-    /// The outcome of a timeout is not enforced by the executor's leader: an attempt that overruns is let be.
-    TimeoutIgnored = "timeout-ignored";
+    /// Executors are told twice the timeout.
+    TimeoutDoubled = "timeout-doubled";
     /// What waits longest is handed out last.
     OldestLast = "oldest-last";
     /// A storage fault is logged and otherwise ignored.

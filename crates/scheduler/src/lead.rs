@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orloj_model::id::{ExecutorId, Round};
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::time::ClusterClock;
 use orloj_model::{Command, Event, Reply, query};
 use orloj_raft_store::{AppliedEvents, ProposeError, Store};
@@ -51,11 +52,12 @@ impl Shared {
     fn now(&self) -> Now {
         let base = self.clock.base();
         let cluster_ms = self.clock.now_ms();
-        Now {
-            mono_ms: u64::try_from(base.monotonic().as_millis()).unwrap_or(u64::MAX),
-            wall_ms: base.wall_ms(),
-            cluster_ms,
-        }
+        let wall_ms = base.wall_ms();
+        let mono_ms = match is_on(Mutant::WheelOnWallClock) {
+            true => wall_ms.unsigned_abs(),
+            false => u64::try_from(base.monotonic().as_millis()).unwrap_or(u64::MAX),
+        };
+        Now { mono_ms, wall_ms, cluster_ms }
     }
 }
 
@@ -196,7 +198,10 @@ impl<'a> Leader<'a> {
     fn load_window(&mut self, now: Now) -> Result<(), Ended> {
         let Some((from, until)) = self.core.window(now) else { return Ok(()) };
         let view = self.shared.store.view();
-        let due = rows::due_between(&view, from, until, PAGE)?;
+        let mut due = rows::due_between(&view, from, until, PAGE)?;
+        if is_on(Mutant::TimersNotLoaded) {
+            due.clear();
+        }
         let expiring = rows::expiring_between(&view, from, until, PAGE)?;
         debug!(due = due.len(), expiring = expiring.len(), "window loaded");
         self.core.load_window(until, &due, &expiring, now);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use orloj_model::command::{Command, DueTime, Idempotency, Submit};
 use orloj_model::id::{CallerId, ExecutorId, TaskId};
-use orloj_model::task::{Origin, RetryPolicy, Strategy, TaskSpec};
+use orloj_model::mutant::{Mutant, is_on};
+use orloj_model::task::{Origin, RetryPolicy, Status, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::random::Random;
@@ -34,6 +35,9 @@ impl Call<'_> {
             claim: Some(self.claim()),
             idempotency: self.idempotency(),
         }));
+        if is_on(Mutant::AckBeforeCommit) {
+            return Ok(self.answer_at_once(command));
+        }
         let applied = self.shared.backend.propose(command).await?;
         match applied.reply {
             Reply::Submitted { task, status, version, created_at, due_at, replayed } => {
@@ -58,6 +62,23 @@ impl Call<'_> {
             Reply::Refused(refusal) => Err(refusal.into()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// What a mutant answers: the submission goes its way, and nobody waits for what becomes of it.
+    fn answer_at_once(&self, command: Command) -> Answer {
+        let Command::Submit(submit) = &command else { return Answer::empty(500) };
+        let now = Time(self.wall_ms());
+        let body = Submitted {
+            task_id: submit.task.to_string(),
+            status: Status::Pending.name().to_owned(),
+            version: 1,
+            created_at: now,
+            due_at: now,
+            applied_index: 0,
+        };
+        let backend = Arc::clone(&self.shared.backend);
+        tokio::spawn(async move { drop(backend.propose(command).await) });
+        Answer::json(202, &body)
     }
 
     fn idempotency(&self) -> Option<Idempotency> {

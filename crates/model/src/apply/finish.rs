@@ -127,6 +127,7 @@ pub(crate) fn lose<T: Write>(
         && let Some(row) = cx.tables.get::<ExecutorTable>(&open.executor)?
         && open.fence == fence
         && row.may_hold(open.incarnation)
+        && !is_on(Mutant::LostUnasked)
     {
         return Ok(Reply::Refused(Refusal::ExecutorAlive));
     }

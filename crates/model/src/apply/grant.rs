@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::executor::ExecutorState;
 use crate::id::{ExecutorId, Incarnation};
 use crate::key::ShardKey;
+use crate::mutant::{Mutant, is_on};
 use crate::schema::ExecutorTable;
 use crate::tables::{ReadExt as _, Write};
 use crate::task::{ATTEMPT_LIMIT, Attempt, Outcome, Phase, Reason, Shard, Status, TaskEvent};
@@ -43,7 +44,9 @@ pub(crate) fn grant<T: Write>(
     };
     let now = cx.now();
     match shard.phase {
-        Phase::Due { at, .. } if at > now => return Ok(Reply::Refused(Refusal::NotDue { due_at: at })),
+        Phase::Due { at, .. } if at > now && !is_on(Mutant::Early) => {
+            return Ok(Reply::Refused(Refusal::NotDue { due_at: at }));
+        }
         Phase::Due { .. } | Phase::Ready { .. } => {}
         _ => return Ok(Reply::Refused(Refusal::NotWaiting)),
     }

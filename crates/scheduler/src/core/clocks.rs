@@ -2,6 +2,7 @@
 //! clock, and whether one of them has been stepped.
 
 use orloj_model::id::Millis;
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::task::DueClock;
 
 use super::Now;
@@ -81,9 +82,10 @@ impl Clocks {
 
 /// What the clock that decides shows.
 pub(super) fn shown(now: Now, clock: DueClock) -> Millis {
+    let early = if is_on(Mutant::Early) { 250 } else { 0 };
     match clock {
-        DueClock::Wall => now.wall_ms,
-        DueClock::Cluster => now.cluster_ms,
+        DueClock::Wall => now.wall_ms + early,
+        DueClock::Cluster => now.cluster_ms + early,
     }
 }
 

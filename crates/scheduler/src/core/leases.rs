@@ -2,6 +2,7 @@
 
 use orloj_model::id::{ExecutorId, Fence};
 use orloj_model::key::{RunningKey, ShardKey};
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::schema::RunningRow;
 use orloj_model::{Command, Event};
 use orloj_wire::protocol::{AttemptRef, CancelReason, RunVerdict};
@@ -63,8 +64,21 @@ impl Core {
                 exec.hold(key.shard, slot);
             }
         }
+        if is_on(Mutant::ResentElsewhere) {
+            self.hand_to_another(key.shard, &key.executor);
+        }
         if cancel_requested {
             self.cancel(key.shard, &key.executor, row.fence);
+        }
+    }
+
+    /// What a mutant does with an inherited lease.
+    fn hand_to_another(&mut self, shard: ShardKey, holder: &ExecutorId) {
+        let other = self.executors.values_mut().find(|exec| exec.id() != holder && exec.is_there());
+        if let (Some(exec), Some(Tracked::Held(held))) = (other, self.tracked.get_mut(&shard)) {
+            (held.executor, held.incarnation) = (exec.id().clone(), exec.incarnation());
+            held.phase = HeldPhase::Outbox;
+            exec.outbox.push_back(shard);
         }
     }
 
@@ -73,7 +87,7 @@ impl Core {
     pub(crate) fn lose_orphans(&mut self) {
         let lost = |tracked: &Tracked| {
             let Tracked::Held(held) = tracked else { return None };
-            let exec = self.executors.get(&held.executor);
+            let exec = self.executors.get(&held.executor).filter(|_| !is_on(Mutant::LostUnasked));
             exec.is_none_or(|exec| !exec.row().may_hold(held.incarnation)).then_some(held.lease)
         };
         let mut orphans: Vec<Lease> = self.tracked.values().filter_map(lost).collect();

@@ -3,6 +3,7 @@
 use orloj_model::command::ShardRef;
 use orloj_model::id::{ExecutorId, Incarnation, Millis};
 use orloj_model::key::ShardKey;
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::task::{DueClock, Origin, TaskSpec};
 use orloj_model::{Command, Refusal, Reply};
 
@@ -52,6 +53,7 @@ impl Core {
     fn wait(&mut self, candidate: Box<Candidate>) {
         let class = self.class_of(&candidate.spec);
         let (shard, priority, since) = (candidate.shard, candidate.spec.priority, candidate.since);
+        let since = if is_on(Mutant::OldestLast) { Millis::MAX - since } else { since };
         self.waiting.insert(Waiting { shard, class, priority, since });
         self.tracked.insert(shard, Tracked::Waiting(candidate));
     }
@@ -102,6 +104,10 @@ impl Core {
             executor: exec.id().clone(),
             incarnation: exec.incarnation(),
         });
+        if is_on(Mutant::PushBeforeGrant) {
+            let lease = Lease { shard, attempt: candidate.attempt, fence: 1 };
+            self.steps.push(Step::Push { executor: exec.id().clone(), leases: vec![lease] });
+        }
         self.granting += 1;
         if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
             self.tracked.insert(shard, Tracked::Granting { candidate, executor });

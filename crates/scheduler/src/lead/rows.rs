@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use orloj_model::id::Millis;
 use orloj_model::key::{DueKey, ShardKey, TimeKey};
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query;
 use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
@@ -70,7 +71,8 @@ pub(super) fn expiring_between<R: Read>(
 /// The body of a push for a lease; `None` when the lease is over.
 pub(super) fn dispatch<R: Read>(view: &R, lease: &Lease) -> Result<Option<Dispatch>, R::Error> {
     let Some(row) = view.get::<ShardTable>(&lease.shard)? else { return Ok(None) };
-    if row.open_attempt().is_none_or(|open| open.fence != lease.fence) {
+    let granted = row.open_attempt().is_some_and(|open| open.fence == lease.fence);
+    if !granted && !is_on(Mutant::PushBeforeGrant) {
         return Ok(None);
     }
     let Some(spec) = view.get::<SpecTable>(&lease.shard.task)? else { return Ok(None) };
@@ -88,7 +90,7 @@ pub(super) fn dispatch<R: Read>(view: &R, lease: &Lease) -> Result<Option<Dispat
         caller_id: spec.caller.to_string(),
         business_key: spec.business_key,
         dedupe_key: spec.dedupe_key.unwrap_or_else(|| lease.shard.task.to_string()),
-        timeout_ms: spec.timeout_ms,
+        timeout_ms: spec.timeout_ms.map(|ms| if is_on(Mutant::TimeoutDoubled) { 2 * ms } else { ms }),
         due_at: state.due_at,
         scheduled_at,
         job_id,

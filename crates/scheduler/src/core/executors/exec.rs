@@ -132,7 +132,7 @@ impl Exec {
         self.backoff_ms == BACKOFF_LIMIT_MS && (self.pushing || !self.outbox.is_empty())
     }
 
-    pub(super) fn is_there(&self) -> bool {
+    pub(in crate::core) fn is_there(&self) -> bool {
         matches!(self.row.state, ExecutorState::Online | ExecutorState::Draining)
     }
 
