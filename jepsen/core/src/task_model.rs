@@ -409,6 +409,11 @@ impl Model for TaskModel {
         };
         after.into_iter().map(State::Present).collect()
     }
+
+    /// A read can only pin down what is known, which makes fewer things possible after it.
+    fn is_read(&self, op: &Op) -> bool {
+        matches!(op, Op::Get(_))
+    }
 }
 
 /// What can happen to a task that does not exist.

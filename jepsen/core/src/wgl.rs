@@ -6,6 +6,9 @@
 //! where a return is reached whose call has not been taken. A pair of (operations taken, state reached) that was
 //! visited before leads nowhere new and is not visited again.
 //!
+//! A read that is possible now and tells nothing new is taken now, and not tried later: an order in which it comes
+//! later stays possible with the read moved to here.
+//!
 //! An operation without a return may have happened at any time after its call, or never.
 
 use std::collections::HashSet;
@@ -25,6 +28,9 @@ pub trait Model {
     /// Every state in which `op` can leave the object when it takes effect in `state`; none when what `op` was
     /// told is impossible there.
     fn step(&self, state: &Self::State, op: &Self::Op) -> Vec<Self::State>;
+
+    /// Whether `op` only looks: leaving it out makes nothing impossible that was possible with it.
+    fn is_read(&self, op: &Self::Op) -> bool;
 }
 
 /// One operation with the time in which it took effect.
@@ -161,6 +167,8 @@ struct Taking<S> {
     before: S,
     /// Which of the model's answers was taken.
     choice: usize,
+    /// It is a read that told nothing new: nothing is gained by taking it later.
+    is_idle: bool,
 }
 
 struct Search<'a, M: Model> {
@@ -213,12 +221,9 @@ impl<'a, M: Model> Search<'a, M> {
                 continue;
             }
             self.note_stuck(number);
-            let Some(undone) = self.path.pop() else {
+            let Some(undone) = self.go_back() else {
                 return Outcome::Violation { longest: self.longest, stuck: self.stuck };
             };
-            self.timeline.give_back(undone.number);
-            self.taken.flip(undone.number);
-            self.owed += usize::from(self.calls[undone.number].ret.is_some());
             state = undone.before;
             place = self.timeline.call_of[undone.number];
             first_choice = undone.choice + 1;
@@ -234,16 +239,31 @@ impl<'a, M: Model> Search<'a, M> {
         }
         self.taken.flip(number);
         let key = self.taken.key();
+        let is_idle =
+            self.model.is_read(&self.calls[number].op) && matches!(&afters[..], [one] if one == state);
         for (choice, after) in afters.into_iter().enumerate().skip(first_choice) {
             if self.visited.insert((key.clone(), after.clone())) {
                 self.timeline.take(number);
                 self.owed -= usize::from(self.calls[number].ret.is_some());
-                self.path.push(Taking { number, before: state.clone(), choice });
+                self.path.push(Taking { number, before: state.clone(), choice, is_idle });
                 return Some(after);
             }
         }
         self.taken.flip(number);
         None
+    }
+
+    /// Gives back the operations taken since the last one that can be taken otherwise or later, and that one.
+    fn go_back(&mut self) -> Option<Taking<M::State>> {
+        loop {
+            let undone = self.path.pop()?;
+            self.timeline.give_back(undone.number);
+            self.taken.flip(undone.number);
+            self.owed += usize::from(self.calls[undone.number].ret.is_some());
+            if !undone.is_idle {
+                return Some(undone);
+            }
+        }
     }
 
     /// A return that cannot be passed: remembers the longest way to one.

@@ -29,6 +29,10 @@ impl Model for Register {
             Act::Toss => vec![1, 2],
         }
     }
+
+    fn is_read(&self, op: &Act) -> bool {
+        matches!(op, Act::Read(_))
+    }
 }
 
 /// Tries every order: slow, short, and with nothing in common with the search.
@@ -103,6 +107,19 @@ fn a_budget_that_is_used_up_is_no_verdict() {
     assert_eq!(check(&Register, &calls, 1_000), Outcome::Exhausted);
     assert!(matches!(check(&Register, &calls[10..], 100_000), Outcome::Violation { .. }));
     assert_eq!(check(&Register, &[], 0), Outcome::Linearizable);
+}
+
+#[test]
+fn reads_are_not_tried_in_every_order() {
+    let mut calls: Vec<_> = (0..40).map(|at| call(at, 100, Act::Read(0))).collect();
+    calls.push(call(50, 60, Act::Read(9)));
+    assert!(matches!(check(&Register, &calls, 2_000), Outcome::Violation { stuck: 40, .. }));
+}
+
+#[test]
+fn a_write_that_changes_nothing_now_may_come_later() {
+    let calls = [call(2, None, Act::Write(0)), call(2, 2, Act::Write(1)), call(6, 6, Act::Read(0))];
+    assert_eq!(check(&Register, &calls, 100), Outcome::Linearizable);
 }
 
 #[test]

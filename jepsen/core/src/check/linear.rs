@@ -14,8 +14,8 @@
 //! - a report was accepted of an attempt that was over, or a later read does not show what it led to;
 //! - a read was served at a log index below one that an answer had carried before the read began.
 //!
-//! It passes when an operation of unknown outcome happened at any time after its beginning, or never. Lists are
-//! judged by A3.
+//! Each row of a list is a read of its task; what a list lacks is judged by A3. It passes when an operation of
+//! unknown outcome happened at any time after its beginning, or never.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,6 +63,12 @@ impl<'a> Work<'a> {
             details: Some(details),
         }
     }
+}
+
+/// What a list tells: all but the result.
+fn listed(seen: &TaskSeen, status: Status) -> Sight {
+    let asked = Some(seen.cancel_requested);
+    Sight { version: seen.version, status, attempt: Some(seen.attempt), asked, details: None }
 }
 
 /// What the answer to a change tells: a submission's is silent about cancels, and neither tells of attempts.
@@ -182,6 +188,13 @@ impl<'a> Tasks<'a> {
                     },
                 };
                 work.add(begin, Some(end), Op::Get(sight));
+            }
+            (What::List(list), Kind::Ok) => {
+                for seen in list.answer.iter().flatten() {
+                    let Some(status) = status_of(seen, end, judgement) else { continue };
+                    let sight = listed(seen, status);
+                    self.by_id.entry(&seen.task_id).or_default().add(begin, Some(end), Op::Get(Some(sight)));
+                }
             }
             (What::Cancel(cancel), Kind::Ok | Kind::Fail) => {
                 let Some(task) = key else { return };
