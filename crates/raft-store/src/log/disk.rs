@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use orloj_model::mutant::{Mutant, is_on};
+
 use super::key::LogKey;
 use super::memory::Memory;
 use super::queue::Item;
@@ -42,6 +44,7 @@ pub(super) fn batch(items: &[Item]) -> Result<WriteBatch<'_>, Fault> {
                     batch.put(LogKey::Entry(*index).bytes(), row.as_slice());
                 }
             }
+            Item::Vote { .. } if is_on(Mutant::VoteForgotten) => {}
             Item::Vote { vote, .. } => {
                 let row = encode(Schema::Vote, &StoredVote::from(vote)).map_err(unencodable)?;
                 batch.put(LogKey::Vote.bytes(), row);
@@ -72,7 +75,8 @@ impl Disk {
 
     /// Writes the batch and returns once it is synced.
     pub(super) fn commit(&self, batch: &WriteBatch<'_>) -> Result<(), Fault> {
-        self.db.write(batch, Durability::Synced).map_err(Fault::database("write to", &self.path))
+        let durability = if is_on(Mutant::LogNotSynced) { Durability::Buffered } else { Durability::Synced };
+        self.db.write(batch, durability).map_err(Fault::database("write to", &self.path))
     }
 
     /// Gives whole files back whose entries are all up to this index, which a synced batch has purged.

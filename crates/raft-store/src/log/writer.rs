@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use orloj_model::Clock;
+use orloj_model::mutant::{Mutant, is_on};
 use tokio::sync::watch;
 
 use super::disk::{self, Disk};
@@ -71,7 +72,9 @@ impl LogWriter {
     /// Tells everybody who waits for what has been written. Answers whether there is more to do.
     pub fn report(&mut self, written: Written) -> bool {
         let Written { items, closed, result } = written;
-        if let Err(fault) = result {
+        if let Err(fault) = result
+            && !is_on(Mutant::FaultIgnored)
+        {
             self.fail(items, &fault);
             return false;
         }
@@ -180,6 +183,7 @@ fn raised(before: Claim, items: &[Item], committed: Option<StoredLogId>) -> Clai
             Item::Append { rows, .. } => {
                 claim.last_index = rows.last().map(|(index, _)| *index).or(claim.last_index);
             }
+            Item::Vote { .. } if is_on(Mutant::VoteForgotten) => {}
             Item::Vote { vote, .. } => claim.vote = Some(StoredVote::from(vote)),
             Item::Truncate { drop, .. } if !drop.is_empty() => claim.last_index = drop.start.checked_sub(1),
             Item::Truncate { .. } => {}

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use orloj_model::mutant::{Mutant, is_on};
 use serde::{Deserialize, Serialize};
 
 use super::{Overlay, View, full_key};
@@ -152,7 +153,9 @@ impl StateDb {
             applied: position.applied.as_ref().map(StoredLogId::from),
             digest: position.digest,
         };
-        put(&mut batch, POSITION_KEY, Schema::StateMeta, &stored)?;
+        if !is_on(Mutant::PositionApart) || position.index().is_multiple_of(2) {
+            put(&mut batch, POSITION_KEY, Schema::StateMeta, &stored)?;
+        }
         if what.membership {
             let stored = StoredMembership::from(&position.membership);
             put(&mut batch, MEMBERSHIP_KEY, Schema::Membership, &stored)?;
