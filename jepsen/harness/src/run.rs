@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result};
 use orloj_jepsen_core::verdict::Validity;
 
 use crate::args::{PlaceArgs, ReplayArgs, RunArgs};
-use crate::doctor;
+use crate::doctor::{self, Capability};
 use crate::interrupt;
 use crate::journal::{self, Journal};
 use crate::judge::judge;
@@ -88,10 +88,11 @@ pub fn execute(plan: &Plan, place: &PlaceArgs) -> Result<Outcome> {
     let (id, journal) = Journal::fresh(&journal::default_folder())?;
     eprintln!("run {id}: scenario {}, seed {}, {} steps", plan.scenario, plan.seed, plan.steps.len());
     let stop = interrupt::flag()?;
-    let stage = Stage::set(plan, &place.store, &orloj, journal, &id)?;
+    let shift = machine.has(Capability::TimeNamespace);
+    let stage = Stage::set(plan, &place.store, (&orloj, shift), journal, &id)?;
     let dir = stage.dir.clone();
     fs::write(dir.path().join("doctor.json"), serde_json::to_string_pretty(&machine)?)?;
-    let played = play(plan, &stage, &stop);
+    let played = play(plan, &stage, &machine, &stop);
     let results = played.and_then(|failures| judged(plan, &dir, failures));
     let keep = place.keep || !results.as_ref().is_ok_and(|results| results.validity() == Validity::Valid);
     for problem in stage.strike(keep) {
@@ -100,9 +101,9 @@ pub fn execute(plan: &Plan, place: &PlaceArgs) -> Result<Outcome> {
     Ok(Outcome { results: results.with_context(|| format!("run {}", dir.path().display()))?, dir })
 }
 
-fn play(plan: &Plan, stage: &Stage, stop: &Arc<AtomicBool>) -> Result<Vec<String>> {
+fn play(plan: &Plan, stage: &Stage, machine: &doctor::Report, stop: &Arc<AtomicBool>) -> Result<Vec<String>> {
     let around = Around::start(&stage.fabric, &stage.dir, &plan.options, &stage.cluster.keys, &stage.lives)?;
-    let played = phases::play(plan, stage, &around, stop);
+    let played = phases::play(plan, stage, &around, machine, stop);
     let mut failures = around.finish();
     for recorder in [&stage.supervisor, &stage.nemesis, &stage.run] {
         failures.extend(recorder.finish().err().map(|error| format!("{error:#}")));

@@ -96,7 +96,7 @@ pub struct ClusterOptions {
     pub keep_log_entries: u64,
     /// Size of each replica's disk, in MiB.
     pub disk_mib: u64,
-    /// Whether each replica's own monotonic clock starts elsewhere.
+    /// Whether each replica's own monotonic clock starts elsewhere, on machines that can do it.
     pub shift_monotonic: bool,
 }
 
@@ -112,7 +112,7 @@ impl Default for ClusterOptions {
             snapshot_log_bytes: 512 << 10,
             keep_log_entries: 200,
             disk_mib: 384,
-            shift_monotonic: false,
+            shift_monotonic: true,
         }
     }
 }

@@ -63,6 +63,8 @@ pub struct Hand<'a> {
     pub stop: Arc<AtomicBool>,
     /// For what is chosen at the moment of a fault.
     pub dice: Dice,
+    /// Faults that this machine cannot make (`package.fault`), each with the reason.
+    pub lacking: BTreeMap<String, String>,
     memory: Memory,
 }
 
@@ -79,8 +81,8 @@ impl<'a> Hand<'a> {
         stop: Arc<AtomicBool>,
         seed: u64,
     ) -> Self {
-        let (dice, memory) = (Dice::new(seed), Memory::default());
-        Hand { fabric, cluster, actors, hosts, record, load_began, stop, dice, memory }
+        let (dice, lacking, memory) = (Dice::new(seed), BTreeMap::new(), Memory::default());
+        Hand { fabric, cluster, actors, hosts, record, load_began, stop, dice, lacking, memory }
     }
 
     /// After the last undo: every link plain, every vice off, every clock right, every process up, and every replica
@@ -124,6 +126,9 @@ impl World for Hand<'_> {
     }
 
     fn install(&mut self, step: &Step, hit: &[String]) -> Result<Installed> {
+        if let Some(reason) = self.lacking.get(&step.action.full_name()) {
+            return Ok(Installed::Skipped(format!("this machine cannot: {reason}")));
+        }
         match step.action.name().0.as_str() {
             "process" => processes::install(self, &step.action, hit),
             "partition" | "link" => network::install(self, step, hit),

@@ -1,5 +1,6 @@
 //! The phases of a run: load with the nemesis, heal, load without, rest, last reads.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use super::stage::Stage;
 use super::trial::Trial;
 use crate::agents::final_reads;
 use crate::agents::recorder::Note;
+use crate::doctor::Report as Machine;
 use crate::hosts::{ADMIN, DEBUG_PORT, REPLICAS};
 use crate::nemesis::hand::Hand;
 use crate::nemesis::{Nemesis, World as _};
@@ -35,7 +37,13 @@ const LAST_READS: Duration = Duration::from_secs(90);
 ///
 /// # Errors
 /// The run did not get to its end.
-pub fn play(plan: &Plan, stage: &Stage, around: &Around<'_>, stop: &Arc<AtomicBool>) -> Result<Vec<String>> {
+pub fn play(
+    plan: &Plan,
+    stage: &Stage,
+    around: &Around<'_>,
+    machine: &Machine,
+    stop: &Arc<AtomicBool>,
+) -> Result<Vec<String>> {
     stage.cluster.wait_ready(&stage.fabric)?;
     until("every executor is registered", REGISTERED, || Ok(around.executors_registered().then_some(())))?;
     let mut failures = Vec::new();
@@ -43,7 +51,7 @@ pub fn play(plan: &Plan, stage: &Stage, around: &Around<'_>, stop: &Arc<AtomicBo
     let began = monotonic();
     around.start_clients()?;
     let trial = plan.options.trial.then(|| Trial::begin(stage, around)).transpose()?;
-    failures.extend(hurt(plan, stage, around, stop, began));
+    failures.extend(hurt(plan, stage, around, (machine, stop), began));
     phase(stage, "heal");
     let healed = monotonic();
     ensure!(!stop.load(Ordering::Relaxed), "interrupted");
@@ -71,7 +79,7 @@ fn hurt(
     plan: &Plan,
     stage: &Stage,
     around: &Around<'_>,
-    stop: &Arc<AtomicBool>,
+    (machine, stop): (&Machine, &Arc<AtomicBool>),
     began: Duration,
 ) -> Vec<String> {
     let record = |at_ns: u64, fault: Fault| {
@@ -84,6 +92,7 @@ fn hurt(
     let seed = plan.options.nemesis_seed;
     let mut hand =
         Hand::new(&stage.fabric, &stage.cluster, around, hosts, &record, began, Arc::clone(stop), seed);
+    hand.lacking = lacking(plan, machine);
     let nemesis = Nemesis::new(&mut hand, &plan.steps, plan.options.clients, seed);
     let failed = nemesis.run(plan.options.seconds.saturating_mul(1_000));
     let mut failures = Vec::new();
@@ -95,6 +104,16 @@ fn hurt(
         std::thread::sleep(Duration::from_millis(20));
     }
     failures
+}
+
+/// The faults of a plan that this machine cannot make, each with what is missing.
+fn lacking(plan: &Plan, machine: &Machine) -> BTreeMap<String, String> {
+    let names: BTreeSet<String> = plan.steps.iter().map(|step| step.action.full_name()).collect();
+    let why = |name: String| {
+        let missing: Vec<&str> = machine.missing(&name).iter().map(|finding| finding.name.as_str()).collect();
+        (!missing.is_empty()).then(|| (name, missing.join(", ")))
+    };
+    names.into_iter().filter_map(why).collect()
 }
 
 fn faulted(at_ns: u64, fault: Fault) -> Event {

@@ -40,20 +40,32 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Sets everything up; the processes are started and nothing is waited for. What was made until an error is
-    /// undone.
+    /// Sets everything up; the processes are started and nothing is waited for. `program` is what is tested, and
+    /// whether this machine can shift the monotonic clocks of its replicas. What was made until an error is undone.
     ///
     /// # Errors
     /// What could not be made.
-    pub fn set(plan: &Plan, store: &Path, orloj: &Path, journal: Journal, id: &RunId) -> Result<Stage> {
+    pub fn set(
+        plan: &Plan,
+        store: &Path,
+        program: (&Path, bool),
+        journal: Journal,
+        id: &RunId,
+    ) -> Result<Stage> {
         let undo = journal.clone();
-        Stage::build(plan, store, orloj, journal, id).inspect_err(|_| {
+        Stage::build(plan, store, program, journal, id).inspect_err(|_| {
             // The error that is reported is the first one; leftovers stay in the journal for `clean`.
             let _ = undo.undo_all();
         })
     }
 
-    fn build(plan: &Plan, store: &Path, orloj: &Path, journal: Journal, id: &RunId) -> Result<Stage> {
+    fn build(
+        plan: &Plan,
+        store: &Path,
+        program: (&Path, bool),
+        journal: Journal,
+        id: &RunId,
+    ) -> Result<Stage> {
         let dir = RunDir::create(store, id)?;
         plan.save(&dir.plan())?;
         let recorder = |src: &str| Recorder::create(&dir.parts(), src);
@@ -67,6 +79,7 @@ impl Stage {
         let lives: Lives = REPLICAS.iter().map(|name| ((*name).to_owned(), Arc::default())).collect();
         let record = |host: &str| recorded(host, &supervisor, &lives);
         // The program stays as it is for the whole run, whatever is built meanwhile.
+        let (orloj, can_shift) = program;
         let program = dir.path().join("orloj");
         fs::hard_link(orloj, &program)
             .or_else(|_| fs::copy(orloj, &program).map(drop))
@@ -76,6 +89,7 @@ impl Stage {
             id: id.as_str(),
             orloj: &program,
             options: &plan.options.cluster,
+            shift_monotonic: can_shift && plan.options.cluster.shift_monotonic,
             fabric: &fabric,
             journal: &journal,
             record: &record,
