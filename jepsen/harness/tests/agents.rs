@@ -9,12 +9,15 @@ use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use orloj_jepsen::agents::client::{Client, Credentials};
 use orloj_jepsen::agents::executor::{self, Executor, Place};
 use orloj_jepsen::agents::final_reads;
 use orloj_jepsen::agents::load::Load;
+use orloj_jepsen::agents::prober;
 use orloj_jepsen::agents::recorder::Recorder;
 use orloj_jepsen::agents::sink::{Sink, SinkVices};
 use orloj_jepsen_agents::generator::Mix;
@@ -52,12 +55,14 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn start(binary: &Path) -> Cluster {
+    /// Three replicas and one executor, with more words for `orloj dev`.
+    async fn start(binary: &Path, more: &[&str]) -> Cluster {
         let dir = tempfile::tempdir().unwrap();
         let ready_file = dir.path().join("ready.json");
         let log = File::create(dir.path().join("supervisor.log")).unwrap();
         let supervisor = Command::new(binary)
             .args(["dev", "--base-port", "0", "--executors", "1", "--set", "scheduler.heartbeat-ms=500"])
+            .args(more)
             .arg("--dir")
             .arg(dir.path())
             .arg("--ready-file")
@@ -158,7 +163,7 @@ async fn load_and_a_mock_executor_leave_a_whole_history() {
         eprintln!("skipped: there is no binary `orloj`; name one in ORLOJ_BIN");
         return;
     };
-    let cluster = Cluster::start(&binary).await;
+    let cluster = Cluster::start(&binary, &[]).await;
     let runs = tempfile::tempdir().unwrap();
     let recorder = |src: &str| Recorder::create(runs.path(), src).unwrap();
     let stop = CancellationToken::new();
@@ -227,6 +232,57 @@ fn exercised(history: &History, acknowledged: &BTreeSet<String>) {
         .collect();
     assert!(refused.iter().all(|code| code == "task_already_terminal"), "{refused:?}");
     assert_eq!(count(|event| event.kind == Kind::Info), 0, "nothing disturbed the cluster");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_is_probed_and_its_table_is_read() {
+    let Some(binary) = binary() else {
+        eprintln!("skipped: there is no binary `orloj`; name one in ORLOJ_BIN");
+        return;
+    };
+    let debug = free_address().await;
+    let option = format!("listen-debug={debug}");
+    let cluster = Cluster::start(&binary, &["--replicas", "1", "--set", &option]).await;
+    let runs = tempfile::tempdir().unwrap();
+    let recorder = |src: &str| Recorder::create(runs.path(), src).unwrap();
+    let stop = CancellationToken::new();
+    let probes = recorder("probe-n1");
+    let (life, watch) = (Arc::new(AtomicU64::new(3)), stop.clone());
+    let prober = async move { prober::run("n1", debug, life, probes, |_| (), watch).await };
+    let prober = tokio::spawn(prober);
+    let load = Load::new(12, "p", Mix { handlers: vec!["echo".to_owned()], ..Mix::default() }, 1);
+    let over = CancellationToken::new();
+    let client = tokio::spawn(cluster.client(1, recorder("client-1")).run(load.clone(), over.clone()));
+    until("enough is acknowledged", async || load.acknowledged().len() > 20).await;
+    over.cancel();
+    client.await.unwrap();
+    let supervisor = recorder("table-n1");
+    final_reads::table("n1", debug, &supervisor, Instant::now() + PATIENCE).await.unwrap();
+    stop.cancel();
+    prober.await.unwrap();
+    let acknowledged = load.acknowledged();
+    drop((supervisor, load));
+
+    let history = history(runs.path());
+    let probes: Vec<_> = history.events().iter().filter(|event| event.src == "probe-n1").collect();
+    let wrong = |event: &&&Event| match &event.what {
+        What::Probe(probe) => probe.life != 3 || probe.role != "leader" || probe.wall_offset_ms.abs() > 1_000,
+        _ => true,
+    };
+    assert!(!probes.is_empty() && !probes.iter().any(|event| wrong(&event)), "{probes:#?}");
+    let mut rows = BTreeSet::new();
+    let mut told = None;
+    for event in history.events() {
+        match &event.what {
+            What::FinalTask(row) => {
+                assert!(row.label.as_deref().is_some_and(|label| label.starts_with("p-")), "{row:?}");
+                rows.insert(row.task.task_id.clone());
+            }
+            What::FinalTable(table) => told = Some(table.tasks),
+            _ => {}
+        }
+    }
+    assert_eq!((&rows, told), (&acknowledged, Some(rows.len() as u64)));
 }
 
 #[tokio::test]
