@@ -1,0 +1,59 @@
+//! One short run of real processes on the real network: leader killed, everything judged, nothing left behind.
+
+use std::path::PathBuf;
+
+use orloj_jepsen::args::PlaceArgs;
+use orloj_jepsen::doctor::{Capability, probe};
+use orloj_jepsen::plan::{Plan, Wishes};
+use orloj_jepsen::run::execute;
+use orloj_jepsen::scenario::Scenario;
+use orloj_jepsen_core::Validity;
+
+const SCENARIO: &str = "
+name = 'kill'
+about = 'The leader dies once.'
+seconds = 14
+quiesce-s = 40
+rate = 40
+clients = 4
+spacing-ms = 1000
+in-order = true
+faults = [{ fault = 'process.kill', targets = ['leader'], for-ms = [1500, 1500] }]
+check = { heal_ms = 8000 }
+";
+
+/// The program under test, where it has been built: two folders above this test.
+fn program() -> Option<PathBuf> {
+    let test = std::env::current_exe().unwrap();
+    let path = test.parent()?.parent()?.join("orloj");
+    path.is_file().then_some(path)
+}
+
+#[test]
+fn a_run_is_judged_and_leaves_nothing_behind() {
+    let Some(orloj) = program() else {
+        return eprintln!("skipped: the program orloj has not been built");
+    };
+    for needed in [Capability::Namespaces, Capability::Router, Capability::Disks] {
+        if let Err(error) = probe(needed) {
+            return eprintln!("skipped: this machine has no {}: {error:#}", needed.name());
+        }
+    }
+    let store = tempfile::tempdir().unwrap();
+    let plan = Plan::expand(&Scenario::parse(SCENARIO).unwrap(), 1, Wishes::default()).unwrap();
+    assert!(!plan.steps.is_empty());
+    let place = PlaceArgs { store: store.path().join("store"), orloj: Some(orloj), keep: false };
+    let outcome = execute(&plan, &place).unwrap();
+    let results = &outcome.results;
+    let shown = orloj_jepsen::verdict::table(results);
+    assert_eq!(results.harness_failures, [""; 0], "{shown}");
+    assert_ne!(results.validity(), Validity::Invalid, "{shown}");
+    assert!(results.events > 500, "{shown}");
+    let stats = |id: &str| results.report.judgements.iter().find(|one| one.id == id).unwrap().stats.clone();
+    assert!(stats("H1")["fault:process.kill@leader"] >= 1.0, "{shown}");
+    for file in ["plan.json", "history.jsonl", "results.json", "report.html", "doctor.json"] {
+        assert!(outcome.dir.path().join(file).is_file(), "{file}");
+    }
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(&outcome.dir.path().display().to_string()), "{mounts}");
+}
