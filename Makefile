@@ -2,10 +2,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test fmt lint bench jepsen
+.PHONY: help setup dev test fmt lint bench long jepsen sim mutants
 
 # The cluster that `make dev` runs; its folder is kept between runs.
 DEV_ARGS ?=
+# What `make jepsen` runs, with further options of `orloj-jepsen run`; jepsen/README.md lists the scenarios.
+SCENARIO ?= smoke
+JEPSEN_ARGS ?=
+# How many clusters `make sim` simulates.
+SEEDS ?= 200
 
 help: ## List these commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST)
@@ -29,6 +34,18 @@ bench: setup ## Measure lateness and failover on a real cluster and print the fi
 	@. scripts/env.sh; cargo build --workspace --all-targets; \
 	ORLOJ_LONG=1 cargo test --workspace --test cluster -- --test-threads=1 --nocapture figures
 
-jepsen: setup ## Run the whole-cluster fault tests in their long form
+long: setup ## Run the whole-cluster tests in their long form (about 7 minutes)
 	@. scripts/env.sh; cargo build --workspace --all-targets; \
 	ORLOJ_LONG=1 cargo test --workspace --test cluster -- --test-threads=1 --nocapture
+
+jepsen: ## Hurt a real cluster in every way that this machine allows, and judge it (about 5 minutes, as root)
+	@scripts/setup.sh faults; . scripts/env.sh; cargo build --workspace --bins; \
+	"$$CARGO_TARGET_DIR/debug/orloj-jepsen" doctor; \
+	exec "$$CARGO_TARGET_DIR/debug/orloj-jepsen" run --scenario $(SCENARIO) $(JEPSEN_ARGS)
+
+sim: setup ## Simulate whole clusters, SEEDS of them, each decided by its seed
+	@. scripts/env.sh; cargo build --workspace --bins; \
+	exec "$$CARGO_TARGET_DIR/debug/orloj-sim" sweep --seeds $(SEEDS)
+
+mutants: setup ## Break the product on purpose in each known way and see that the checkers catch it
+	@scripts/mutants.sh

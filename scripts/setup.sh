@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that this machine can build and test Orloj, and installs what is missing on Debian and Ubuntu
 # when it may. Says plainly what to install otherwise. Does nothing, quickly, when all is there.
+# With the argument `faults` it also looks for the tools by which the fault harness hurts a cluster.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -16,6 +17,15 @@ missing_packages() {
     command -v pkg-config >/dev/null 2>&1 || echo pkg-config
     command -v curl >/dev/null 2>&1 || echo curl
     have_libclang || echo libclang-dev # reads RocksDB's C header
+}
+
+# Prints the Debian packages whose tools the fault harness calls and that are missing, one a line.
+missing_fault_packages() {
+    command -v ip >/dev/null 2>&1 || echo iproute2
+    command -v mkfs.ext4 >/dev/null 2>&1 || [ -x /usr/sbin/mkfs.ext4 ] || echo e2fsprogs
+    command -v nft >/dev/null 2>&1 || [ -x /usr/sbin/nft ] || echo nftables
+    command -v strace >/dev/null 2>&1 || echo strace
+    command -v unshare >/dev/null 2>&1 || echo util-linux
 }
 
 have_libclang() {
@@ -80,6 +90,7 @@ check_rust() {
 
 check_rust
 packages=$(missing_packages | tr '\n' ' ')
+[ "${1:-}" != faults ] || packages+=$(missing_fault_packages | tr '\n' ' ')
 if [ -n "${packages// /}" ]; then
     # shellcheck disable=SC2086 # one word per package
     install_packages $packages

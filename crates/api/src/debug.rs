@@ -86,7 +86,8 @@ impl Probe {
             id: status.id,
             birth: history.birth,
             term: status.term,
-            vote: history.vote,
+            // An election may have come between the two looks.
+            vote: history.vote.filter(|(term, _)| *term == status.term).map(|(_, node)| node),
             role: role_name(status.role),
             state: status.state,
             leader: status.leader,

@@ -43,11 +43,10 @@ pub fn status(node: &Node) -> NodeStatus {
 /// What the node remembers of its own history.
 pub fn history(node: &Node) -> NodeHistory {
     let published = &node.published;
-    let vote = node.raft().and_then(|raft| {
+    let vote = node.raft().map(|raft| {
         let metrics = raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let vote = metrics.vote.leader_id;
-        (vote.term == metrics.current_term).then_some(vote.node_id)
+        let vote = metrics.borrow_watched().vote.leader_id;
+        (vote.term, vote.node_id)
     });
     NodeHistory {
         birth: node.identity().birth,

@@ -97,8 +97,8 @@ pub struct NodeStatus {
 pub struct NodeHistory {
     /// The birth token of its data directory; empty until it has one.
     pub birth: String,
-    /// Whom it voted for in the current term.
-    pub vote: Option<NodeId>,
+    /// The term of its last vote, and for whom it was.
+    pub vote: Option<(u64, NodeId)>,
     /// The running digests at the last checkpoints, oldest first.
     pub checkpoints: Vec<Checkpoint>,
     /// Index and term of entries that it has applied since it started: every

@@ -368,7 +368,7 @@ impl Backend for FakeStore {
     fn history(&self) -> NodeHistory {
         NodeHistory {
             birth: format!("b{}", self.id),
-            vote: Some(1),
+            vote: Some((1, 1)),
             checkpoints: vec![Checkpoint { index: 256, digest: 7 }],
             terms: vec![(16, 1)],
             snapshots_installed: 0,
