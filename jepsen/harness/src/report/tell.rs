@@ -1,0 +1,187 @@
+//! One event in a few words.
+
+use orloj_jepsen_core::event::{Event, Kind, Probe, Recv, Submit, TaskSeen, What};
+
+/// The name of what an event is about, as in the history.
+pub fn name(event: &Event) -> &'static str {
+    match event.what {
+        What::Submit(_) => "submit",
+        What::Get(_) => "get",
+        What::Cancel(_) => "cancel",
+        What::List(_) => "list",
+        What::ExecutorUp(_) => "executor up",
+        What::ExecutorDown(_) => "executor down",
+        What::RoundHeard(_) => "round heard",
+        What::Recv(_) => "push received",
+        What::Start(_) => "start",
+        What::Finish(_) => "finish",
+        What::CancelRecv(_) => "stop received",
+        What::ReportSent(_) => "report sent",
+        What::ReportAcked(_) => "report answered",
+        What::Effect(_) => "effect",
+        What::Probe(_) => "probe",
+        What::Fault(_) => "fault",
+        What::Process(_) => "process",
+        What::Phase(_) => "phase",
+        What::FinalTask(_) => "table row",
+        What::FinalTable(_) => "table",
+    }
+}
+
+/// The word for its kind; nothing for an event that is no operation.
+pub fn kind(event: &Event) -> &'static str {
+    match event.kind {
+        Kind::Invoke => "invoke",
+        Kind::Ok => "ok",
+        Kind::Fail => "fail",
+        Kind::Info => "info",
+        Kind::Event => "",
+    }
+}
+
+/// Its values, in a few words.
+pub fn detail(event: &Event) -> String {
+    let mut text = values(event);
+    if let Some(error) = &event.err {
+        text.push_str(&format!(" [{error}]"));
+    }
+    if let Some(applied) = event.meta.applied {
+        text.push_str(&format!(" @{applied}"));
+    }
+    if event.meta.replayed {
+        text.push_str(" (repeated)");
+    }
+    text.trim().to_owned()
+}
+
+fn values(event: &Event) -> String {
+    match &event.what {
+        What::Submit(submit) => self::submit(submit),
+        What::Get(get) => seen(get.answer.as_ref(), event.kind),
+        What::Cancel(cancel) => seen(cancel.answer.as_ref(), event.kind),
+        What::List(list) => {
+            let rows = list.answer.as_ref().map(|rows| format!(", {} tasks", rows.len()));
+            format!("page {}{}", list.page, rows.unwrap_or_default())
+        }
+        What::ExecutorUp(up) => format!("{} life {}, {} slots", up.executor, up.incarnation, up.slots),
+        What::ExecutorDown(down) => format!("{} life {}", down.executor, down.incarnation),
+        What::RoundHeard(heard) => {
+            let from = heard.leader.as_ref().map(|leader| format!(" from {leader}")).unwrap_or_default();
+            format!("{} heard of round {}{from}", heard.executor, heard.round)
+        }
+        What::Recv(recv) => self::recv(recv),
+        What::Start(start) => {
+            format!("{} at {}", attempt(start.grant.shard, start.grant.attempt), start.executor)
+        }
+        What::Finish(finish) | What::ReportSent(finish) => {
+            let attempt = attempt(finish.grant.shard, finish.grant.attempt);
+            format!("{attempt} at {}: {}", finish.executor, finish.outcome)
+        }
+        What::CancelRecv(stop) => {
+            let held = if stop.held { "held" } else { "not held" };
+            format!(
+                "{} at {}: {}, {held}",
+                attempt(stop.grant.shard, stop.grant.attempt),
+                stop.executor,
+                stop.reason
+            )
+        }
+        What::ReportAcked(acked) => {
+            format!(
+                "{} of {}: {}",
+                attempt(acked.grant.shard, acked.grant.attempt),
+                acked.executor,
+                acked.verdict
+            )
+        }
+        What::Effect(effect) => {
+            let key = effect.business_key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
+            let took = if effect.took { "took effect" } else { "was there already" };
+            format!("attempt {}{key}: {took}, answered {}", effect.attempt, effect.status)
+        }
+        What::Probe(probe) => self::probe(probe),
+        What::Fault(fault) => {
+            let leader = if fault.on_leader { " (with the leader)" } else { "" };
+            let (package, name, phase) = (&fault.package, &fault.name, &fault.phase);
+            let nodes = fault.nodes.join(", ");
+            format!("step {}: {package}.{name} {phase} on {nodes}{leader} {}", fault.step, fault.detail)
+        }
+        What::Process(process) => {
+            let code = process.code.map(|code| format!(", code {code}")).unwrap_or_default();
+            let signal = process.signal.map(|signal| format!(", signal {signal}")).unwrap_or_default();
+            let line = process.line.as_deref().unwrap_or_default();
+            format!("process {} {}{code}{signal} {line}", process.life, process.state)
+        }
+        What::Phase(phase) => format!("{} begins", phase.name),
+        What::FinalTask(row) => {
+            format!("{}, {} attempts", task(&row.task), row.attempts.len())
+        }
+        What::FinalTable(table) => format!("{} tasks at index {}", table.tasks, table.applied),
+    }
+}
+
+fn attempt(shard: u16, number: u32) -> String {
+    if shard == 0 { format!("attempt {number}") } else { format!("attempt {number} of shard {shard}") }
+}
+
+fn recv(recv: &Recv) -> String {
+    let (grant, reason) = (&recv.grant, recv.reason.as_deref().unwrap_or_default());
+    let sender = recv.sender.as_deref().unwrap_or("?");
+    let (attempt, fence) = (attempt(grant.shard, grant.attempt), grant.fence);
+    format!("{attempt}, fence {fence}, round {} of {sender}: {} {reason}", recv.round, recv.verdict)
+}
+
+fn submit(submit: &Submit) -> String {
+    match &submit.answer {
+        Some(answer) => task(answer),
+        None => {
+            let delay = submit.delay_ms.map(|ms| format!(", delay {ms} ms")).unwrap_or_default();
+            let timeout = submit.timeout_ms.map(|ms| format!(", timeout {ms} ms")).unwrap_or_default();
+            let (label, behaviour, work) = (&submit.label, &submit.behaviour, submit.work_ms);
+            format!("{label}: {behaviour} for {work} ms{delay}{timeout}, {} retries", submit.max_retries)
+        }
+    }
+}
+
+fn seen(answer: Option<&TaskSeen>, kind: Kind) -> String {
+    match answer {
+        Some(answer) => task(answer),
+        None if kind == Kind::Ok => "no such task".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn task(seen: &TaskSeen) -> String {
+    let reason = seen.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("{}{reason}, version {}, attempt {}", seen.status, seen.version, seen.attempt)
+}
+
+fn probe(probe: &Probe) -> String {
+    let serving = probe.serving.map(|round| format!(", serves round {round}")).unwrap_or_default();
+    let (role, term) = (&probe.role, probe.term);
+    format!("{role} of term {term}{serving}, committed {}, applied {}", probe.committed, probe.applied)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufRead as _;
+
+    use orloj_jepsen_core::history::History;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_event_is_told_without_loss_of_its_point() {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../golden/D9/good.jsonl");
+        let file = std::io::BufReader::new(std::fs::File::open(golden).unwrap());
+        let lines: Vec<String> = file.lines().map(Result::unwrap).collect();
+        let events = History::read_lines(lines.join("\n").as_bytes()).unwrap();
+        for event in &events {
+            assert!(!name(event).is_empty());
+            let text = detail(event);
+            assert_eq!(text, text.trim());
+        }
+        let recv = events.iter().find(|event| matches!(event.what, What::Recv(_))).unwrap();
+        assert!(detail(recv).contains("fence"), "{}", detail(recv));
+    }
+}
