@@ -14,11 +14,16 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Time since some fixed instant in the past. Never goes back.
     fn monotonic(&self) -> Duration;
+
+    /// A time of the cluster has been committed. Matters to a clock that shows the cluster's time alone.
+    fn heard(&self, _committed: Millis) {}
 }
 
 /// The cluster's time as one node knows it: never behind this node's wall clock, never behind what it has
 /// seen committed, and never going back. Between the two it advances by the monotonic clock, so that a step
-/// back of the wall clock holds up nothing that waits for a delay.
+/// back of the wall clock holds up nothing that waits for a delay. Every node hears of each committed time as it
+/// applies the entry: the time between the last entry of one leader and the first of the next passes as any other,
+/// also where the cluster's time is ahead of all wall clocks.
 #[derive(Clone)]
 pub struct ClusterClock {
     clock: Arc<dyn Clock>,
@@ -72,6 +77,10 @@ impl Clock for ClusterClock {
 
     fn monotonic(&self) -> Duration {
         self.clock.monotonic()
+    }
+
+    fn heard(&self, committed: Millis) {
+        self.raise_to(committed);
     }
 }
 

@@ -13,8 +13,9 @@ use futures_util::{Stream, StreamExt as _};
 use openraft::entry::RaftEntry as _;
 use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot};
 use openraft::{OptionalSend, alias::SnapshotOf};
+use orloj_model::id::Millis;
 use orloj_model::tables::Write as _;
-use orloj_model::{Batch, Event};
+use orloj_model::{Batch, Clock, Event};
 use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::codec::{self, Schema};
@@ -150,6 +151,7 @@ pub struct Machine {
     disk: Arc<Disk>,
     faults: Faults,
     runner: Arc<dyn Runner>,
+    clock: Arc<dyn Clock>,
     /// Closes when the machine is dropped, and with it its hold on the database.
     _alive: mpsc::Sender<()>,
 }
@@ -158,6 +160,8 @@ pub struct Machine {
 struct Work {
     overlay: Overlay,
     changed: Changed,
+    /// The last time that an entry was stamped with.
+    now_ms: Option<Millis>,
     events: Vec<AppliedEvents>,
     answers: Vec<(ApplyResponder<TypeConfig>, Replies)>,
 }
@@ -169,12 +173,32 @@ impl Machine {
     /// IO or damage.
     pub fn new(
         (live, state): (Live, StateDb),
-        (snapshots, disk, faults, runner): (Arc<Snapshots>, Arc<Disk>, Faults, Arc<dyn Runner>),
+        (snapshots, disk, faults): (Arc<Snapshots>, Arc<Disk>, Faults),
+        (runner, clock): (Arc<dyn Runner>, Arc<dyn Clock>),
         alive: mpsc::Sender<()>,
     ) -> Result<Machine, Fault> {
         let position = state.position()?;
         let published = Arc::new(Published::new(&state, &position));
-        Ok(Machine { live, state, position, snapshots, published, disk, faults, runner, _alive: alive })
+        let machine = Machine {
+            live,
+            state,
+            position,
+            snapshots,
+            published,
+            disk,
+            faults,
+            runner,
+            clock,
+            _alive: alive,
+        };
+        machine.hear_of_the_tables()?;
+        Ok(machine)
+    }
+
+    /// The time that the tables have got to.
+    fn hear_of_the_tables(&self) -> Result<(), Fault> {
+        self.clock.heard(orloj_model::query::meta(&self.published.view())?.now_ms);
+        Ok(())
     }
 
     /// What it publishes.
@@ -208,6 +232,7 @@ impl Machine {
         Work {
             overlay: self.state.overlay(&self.position),
             changed: Changed::default(),
+            now_ms: None,
             events: Vec::new(),
             answers: Vec::new(),
         }
@@ -227,6 +252,7 @@ impl Machine {
                 let batch: Batch = codec::decode(Schema::Batch, &encoded.0)
                     .map_err(Fault::codec(format!("the batch of entry {}", id.index)))?;
                 self.published.bytes.fetch_add(encoded.0.len() as u64, Ordering::Relaxed);
+                work.now_ms = work.now_ms.max(Some(batch.now_ms));
                 let mut events = Vec::new();
                 replies.0 = orloj_model::apply(&mut work.overlay, id.index, &batch, &mut events)?;
                 if !events.is_empty() {
@@ -243,6 +269,9 @@ impl Machine {
     fn write(&mut self, work: Work) -> Result<(), Fault> {
         self.state.commit(&work.overlay, &self.position, work.changed)?;
         self.published.advance(&self.state, &self.position, work.changed.checkpoints);
+        if let Some(now_ms) = work.now_ms {
+            self.clock.heard(now_ms);
+        }
         self.published.tell(work.events);
         for (responder, replies) in work.answers {
             responder.send(replies);
@@ -284,6 +313,7 @@ impl Machine {
         (self.live, self.state, self.position) = blocking(&*self.runner, work).await?;
         self.published.advance(&self.state, &self.position, true);
         self.published.installed.fetch_add(1, Ordering::Relaxed);
+        self.hear_of_the_tables()?;
         self.published.tell(vec![AppliedEvents { index: self.position.index(), events: Vec::new() }]);
         tracing::info!(index = self.position.index(), "a snapshot took the place of the tables");
         Ok(())

@@ -104,8 +104,8 @@ impl Node {
 
         let (faults, snapshots) = (Faults::new(), Arc::new(snapshots));
         let (alive, machine_gone) = mpsc::channel(1);
-        let shared = (Arc::clone(&snapshots), Arc::clone(&disk), faults.clone(), Arc::clone(&runner));
-        let machine = Machine::new(state, shared, alive)?;
+        let shared = (Arc::clone(&snapshots), Arc::clone(&disk), faults.clone());
+        let machine = Machine::new(state, shared, (Arc::clone(&runner), Arc::clone(&clock)), alive)?;
         let (proposer, packer) = proposer::queue(options.proposals, clock);
         let link = Link::new(transport, options.cluster.clone(), 0, identity.birth.clone());
         let node = Arc::new(Node {

@@ -35,8 +35,9 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for Builder {
         let space = Space { free: u64::MAX / 2, total: u64::MAX / 2 };
         let probe = Arc::new(move |_: &std::path::Path| Ok(space));
         let disk = Disk::open(dir.path().to_path_buf(), DiskOptions::default(), probe).unwrap();
-        let shared = (snapshots, Arc::new(disk), Faults::new(), environment.runner);
-        let machine = Machine::new(state, shared, mpsc::channel(1).0);
+        let shared = (snapshots, Arc::new(disk), Faults::new());
+        let parts = (environment.runner, environment.clock);
+        let machine = Machine::new(state, shared, parts, mpsc::channel(1).0);
         Ok((dir, log, machine.unwrap()))
     }
 }

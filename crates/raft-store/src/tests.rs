@@ -23,7 +23,7 @@ use orloj_model::random::SeededRandom;
 use orloj_model::schema::SpecTable;
 use orloj_model::tables::ReadExt as _;
 use orloj_model::task::{Origin, RetryPolicy, Strategy, TaskSpec};
-use orloj_model::time::ManualClock;
+use orloj_model::time::{ClusterClock, ManualClock};
 use orloj_model::{Command, Reply};
 use tempfile::TempDir;
 
@@ -96,6 +96,8 @@ struct Cluster {
     snapshot: SnapshotOptions,
     digest_check_ms: u64,
     next_task: AtomicU64,
+    /// The clocks that nodes were opened with.
+    clocks: BTreeMap<u64, Arc<ManualClock>>,
 }
 
 fn address(slot: u64) -> String {
@@ -119,6 +121,7 @@ impl Cluster {
             snapshot: SnapshotOptions::default(),
             digest_check_ms: 60_000,
             next_task: AtomicU64::new(1),
+            clocks: BTreeMap::new(),
         }
     }
 
@@ -170,7 +173,10 @@ impl Cluster {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             let wire = Arc::new(Wire { net: Arc::clone(&self.net), from: address(slot) });
-            let environment = Environment { probe: Arc::clone(&probe), ..environment() };
+            let manual = Arc::new(ManualClock::at(STARTED_AT));
+            self.clocks.insert(slot, Arc::clone(&manual));
+            let clock = Arc::new(ClusterClock::new(manual));
+            let environment = Environment { probe: Arc::clone(&probe), clock, ..environment() };
             let opened = Store::open(self.options(slot), wire, environment).await;
             match opened {
                 Err(OpenError::Storage(why)) if why.contains("lock") => {
@@ -281,8 +287,11 @@ impl Cluster {
     }
 }
 
+/// What every clock shows first, in ms since the epoch.
+const STARTED_AT: i64 = 1_800_000_000_000;
+
 fn environment() -> Environment {
-    let (clock, random) = (ManualClock::at(1_800_000_000_000), SeededRandom::new(rand::random()));
+    let (clock, random) = (ManualClock::at(STARTED_AT), SeededRandom::new(rand::random()));
     Environment::new(Arc::new(clock), Arc::new(random))
 }
 

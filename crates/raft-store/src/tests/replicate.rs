@@ -197,3 +197,26 @@ async fn a_leader_without_a_majority_answers_within_its_deadline() {
         assert!(waiting.await.unwrap().is_err());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clusters_time_passes_while_nobody_leads() {
+    let mut cluster = Cluster::three().await;
+    let first = cluster.leader().await;
+    cluster.clocks[&first].step_wall_ms(3_600_000);
+    cluster.put().await;
+    cluster.level().await;
+    let committed = now_ms(&cluster.store(first));
+    assert!(committed >= STARTED_AT + 3_600_000, "the step is followed");
+    cluster.stop(first).await;
+    // Until the next leader has stamped its first entry, and nobody's wall clock is there yet.
+    for clock in cluster.clocks.values() {
+        clock.advance_ms(2_000);
+    }
+    cluster.put().await;
+    let second = cluster.store(cluster.leader().await);
+    assert!(now_ms(&second) >= committed + 2_000, "{} after {committed}", now_ms(&second));
+}
+
+fn now_ms(store: &Store) -> i64 {
+    orloj_model::query::meta(&store.view()).unwrap().now_ms
+}
