@@ -30,6 +30,10 @@ pub fn sections(subject: &Subject<'_>) -> Markup {
     let bad: Vec<&Judgement> = words.iter().filter(|word| !word.anomalies.is_empty()).collect();
     if bad.is_empty() {
         page.leaf("p", &[("class", "nothing")], "No checker found anything to complain about.");
+    } else {
+        let text = "Rows that show the anomaly are shaded. A dashed arrow: the history does not name the replica that an \
+                    executor talked to, so the one that led is drawn.";
+        page.leaf("p", &[("class", "caption")], text);
     }
     let roles = changes_of_role(subject);
     for word in bad {

@@ -58,7 +58,6 @@ fn part(page: &mut Markup, anchor: &str, inner: Markup) {
 fn plots(subject: &Subject<'_>) -> Markup {
     let mut page = Markup::default();
     page.add(&plot_faults::figure(subject));
-    page.add(&plot_faults::packages(subject));
     for plot in [
         plot_rates::rates,
         plot_rates::gaps,

@@ -35,21 +35,23 @@ pub fn figure(subject: &Subject<'_>) -> Markup {
             chart.text(anchor, x, y + height / 2.0 + 4.0, &fault.fault.step.to_string());
         }
     }
-    let keys = [
-        ("fault pk-partition on-leader", "filled: the leader of the moment was hit"),
-        ("fault pk-partition off-leader", "outlined: it was not"),
+    let sides = [
+        ("fault pk-other on-leader", "filled: the leader of the moment was hit"),
+        ("fault pk-other off-leader", "outlined: it was not"),
     ];
+    let mut keys = packages(subject);
+    keys.add(&legend(&sides));
     chart.figure(
         "Faults",
         "What the nemesis did and for how long, one row for each kind. The number is the step of the plan. \
          The same numbers and shades stand behind every chart below.",
-        &legend(&keys),
+        &keys,
         "No fault was installed in this run, so no chart has bands.",
     )
 }
 
 /// The shades of the packages that occurred.
-pub fn packages(subject: &Subject<'_>) -> Markup {
+fn packages(subject: &Subject<'_>) -> Markup {
     let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
     for fault in &subject.faults {
         seen.insert(&fault.fault.package, package_class(fault.fault));

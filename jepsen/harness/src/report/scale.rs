@@ -1,5 +1,10 @@
 //! Scales: from values to places on an axis, with ticks that people can read.
 
+/// Lengths of time that have a name, in ms.
+const TIMES: [f64; 10] = [10.0, 100.0, 1e3, 1e4, 6e4, 6e5, 3.6e6, 3.6e7, 8.64e7, 6.048e8];
+/// Ticks nearer to each other than this share of the axis overlap.
+const TICK_ROOM: f64 = 0.08;
+
 /// How values lie along the vertical axis of a chart. Places run from 0 (bottom) to 1 (top).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
@@ -15,7 +20,7 @@ pub enum Scale {
         /// At the top.
         most: f64,
     },
-    /// By orders of magnitude to both sides of 0, even within one `unit` of it.
+    /// Lengths of time in ms by orders of magnitude to both sides of 0, even within one `unit` of it.
     Symmetric {
         /// Where the orders of magnitude begin.
         unit: f64,
@@ -40,7 +45,7 @@ impl Scale {
 
     /// To both sides of 0.
     pub fn symmetric(unit: f64, greatest: f64) -> Scale {
-        Scale::Symmetric { unit, most: greatest.max(unit * 10.0) * 1.1 }
+        Scale::Symmetric { unit, most: greatest.max(unit * 10.0) * 2.0 }
     }
 
     /// Where a value lies; beyond the axis it lies at its end.
@@ -62,10 +67,17 @@ impl Scale {
             Scale::Linear { most } => evenly(0.0, most, 5),
             Scale::Log { least, most } => powers(least, most),
             Scale::Symmetric { unit, most } => {
-                let side: Vec<f64> = powers(unit, most).into_iter().filter(|tick| *tick <= most).collect();
-                // Every second power when there are many.
-                let every = side.len().div_ceil(4).max(1);
-                let side: Vec<f64> = side.into_iter().step_by(every).collect();
+                // From the outside to 0, as far apart as numbers are high.
+                let mut side: Vec<f64> = Vec::new();
+                let mut last = 1.0 + TICK_ROOM;
+                for tick in TIMES.into_iter().rev().filter(|tick| (unit..=most).contains(tick)) {
+                    let place = self.place(tick);
+                    if last - place >= TICK_ROOM && place - 0.5 >= TICK_ROOM {
+                        side.push(tick);
+                        last = place;
+                    }
+                }
+                side.reverse();
                 let below = side.iter().rev().map(|tick| -tick);
                 below.chain([0.0]).chain(side.iter().copied()).collect()
             }

@@ -122,7 +122,10 @@ fn row(subject: &Subject<'_>, event: &Event, cited: &BTreeSet<u64>) -> Option<Ro
         What::Phase(_) => (Shape::Across, "phase-row"),
     };
     let ending = tell::kind(event);
-    let label = format!("{} {ending} {}", tell::name(event), tell::detail(event));
+    let label = match &event.what {
+        What::Probe(_) | What::Process(_) | What::Phase(_) | What::Fault(_) => tell::brief(event),
+        _ => format!("{} {ending} {}", tell::name(event), tell::brief(event)),
+    };
     let label = label.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(Row { ns: event.mono_ns, cited: cited.contains(&event.i), class, label, shape })
 }
@@ -174,7 +177,8 @@ fn draw(svg: &mut Markup, subject: &Subject<'_>, lanes: &[String], row: &Row, y:
     }
     let time = format!("{} s", thousandths(subject.seconds(row.ns)));
     svg.leaf("text", &[("class", "time end"), ("x", &at(TIMES - 8.0)), ("y", &at(y + 3.0))], &time);
-    let label = shortened(&row.label);
+    let most = if matches!(row.shape, Shape::Across) { 3 * LABEL } else { LABEL };
+    let label = shortened(&row.label, most);
     let write = |svg: &mut Markup, anchor: &str, x: f64, up: f64| {
         let class = format!("says {anchor} {}", row.class);
         svg.wrap("text", &[("class", &class), ("x", &at(x)), ("y", &at(y - up))], |text| {
@@ -211,11 +215,11 @@ fn draw(svg: &mut Markup, subject: &Subject<'_>, lanes: &[String], row: &Row, y:
     }
 }
 
-fn shortened(label: &str) -> String {
-    if label.chars().count() <= LABEL {
+fn shortened(label: &str, most: usize) -> String {
+    if label.chars().count() <= most {
         return label.to_owned();
     }
-    let mut short: String = label.chars().take(LABEL - 1).collect();
+    let mut short: String = label.chars().take(most - 1).collect();
     short.push('\u{2026}');
     short
 }

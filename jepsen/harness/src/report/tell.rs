@@ -54,6 +54,33 @@ pub fn detail(event: &Event) -> String {
     text.trim().to_owned()
 }
 
+/// The point of it alone, for a diagram that shows who is concerned.
+pub fn brief(event: &Event) -> String {
+    match &event.what {
+        What::Probe(probe) => match probe.serving {
+            Some(round) => format!("{} of term {}, serves round {round}", probe.role, probe.term),
+            None => format!("{} of term {}", probe.role, probe.term),
+        },
+        What::Recv(recv) => {
+            let reason = recv.reason.as_deref().unwrap_or_default();
+            let attempt = attempt(recv.grant.shard, recv.grant.attempt);
+            format!("{attempt}, round {}: {} {reason}", recv.round, recv.verdict)
+        }
+        What::Start(start) => attempt(start.grant.shard, start.grant.attempt),
+        What::Finish(end) | What::ReportSent(end) => {
+            format!("{}: {}", attempt(end.grant.shard, end.grant.attempt), end.outcome)
+        }
+        What::ReportAcked(acked) => {
+            format!("{}: {}", attempt(acked.grant.shard, acked.grant.attempt), acked.verdict)
+        }
+        What::Submit(submit) if submit.answer.is_none() => {
+            let delay = submit.delay_ms.map(|ms| format!(", delay {ms} ms")).unwrap_or_default();
+            format!("{}{delay}", submit.label)
+        }
+        _ => detail(event),
+    }
+}
+
 fn values(event: &Event) -> String {
     match &event.what {
         What::Submit(submit) => self::submit(submit),

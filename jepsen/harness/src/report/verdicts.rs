@@ -58,10 +58,10 @@ fn figures(cell: &mut Markup, judgement: &Judgement) {
     let mut figures: Vec<String> = Vec::new();
     if let Some(count) = judgement.stats.get("looked_at") {
         let none = if *count == 0.0 { " (nothing of this kind happened)" } else { "" };
-        figures.push(format!("looked at {}{none}", number(*count)));
+        figures.push(format!("looked at: {}{none}", number(*count)));
     }
     let others = judgement.stats.iter().filter(|(name, _)| *name != "looked_at");
-    figures.extend(others.map(|(name, value)| format!("{} {}", name.replace('_', " "), number(*value))));
+    figures.extend(others.map(|(name, value)| format!("{}: {}", figure(name), number(*value))));
     if figures.len() <= FIGURES + 2 {
         cell.text(&figures.join(" \u{00b7} "));
         return;
@@ -71,6 +71,15 @@ fn figures(cell: &mut Markup, judgement: &Judgement) {
         more.leaf("summary", &[], &format!("{} more figures", figures.len() - FIGURES));
         more.text(&figures[FIGURES..].join(" \u{00b7} "));
     });
+}
+
+/// The name of a figure for people: `late_ms.p50` is `late ms, p50`. Names of faults stay as they are.
+fn figure(name: &str) -> String {
+    match name.split_once('.') {
+        _ if name.starts_with("fault:") => name.to_owned(),
+        Some((what, of)) => format!("{}, {}", what.replace('_', " "), of.replace('_', " ")),
+        None => name.replace('_', " "),
+    }
 }
 
 fn links(cell: &mut Markup, judgement: &Judgement) {
@@ -85,5 +94,17 @@ fn links(cell: &mut Markup, judgement: &Judgement) {
     }
     if judgement.anomalies.len() > LINKS {
         cell.leaf("a", &[("href", &format!("#invariant-{}", judgement.id))], "all");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figure;
+
+    #[test]
+    fn figures_have_names_for_people() {
+        assert_eq!(figure("acked_index"), "acked index");
+        assert_eq!(figure("write_ms.max.partition.one-way-in"), "write ms, max.partition.one-way-in");
+        assert_eq!(figure("fault:disk.full@leader"), "fault:disk.full@leader");
     }
 }
