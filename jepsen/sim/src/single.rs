@@ -1,0 +1,100 @@
+//! One seed in this process.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use orloj_jepsen_core::check::Report;
+use orloj_jepsen_core::{History, Validity};
+
+use crate::plan::Plan;
+use crate::run::{self, Outcome};
+use crate::{entropy, trace};
+
+/// How long the load with faults goes on unless told otherwise, in simulated seconds.
+pub const DEFAULT_LOAD_S: u64 = 20;
+/// Anomalies of one invariant that are told.
+const TOLD: usize = 3;
+/// A file system in memory, where there is one: the replicas' small files are synced a lot.
+const MEMORY: &str = "/dev/shm";
+
+/// One run of one seed.
+#[derive(Debug, Clone)]
+pub struct Single {
+    /// The seed.
+    pub seed: u64,
+    /// How long the load with faults goes on, in simulated seconds.
+    pub seconds: u64,
+    /// What the replicas log on stderr, as `RUST_LOG` has it; nothing by default.
+    pub log: Option<String>,
+}
+
+impl Single {
+    /// Runs it, on a thread of its own, whose random numbers all come from the seed.
+    ///
+    /// Two runs of a seed are the same only in two processes: tokio numbers its runtimes across the process.
+    ///
+    /// # Errors
+    /// The simulation itself failed.
+    pub fn run(&self) -> anyhow::Result<Outcome> {
+        let dir = match Path::new(MEMORY).is_dir() {
+            true => tempfile::tempdir_in(MEMORY),
+            false => tempfile::tempdir(),
+        };
+        let dir = dir.context("cannot make a folder for the replicas")?;
+        let (this, path) = (self.clone(), dir.path().to_owned());
+        let thread = std::thread::spawn(move || {
+            entropy::seed(this.seed);
+            let plan = Plan::expand(this.seed, this.seconds.saturating_mul(1_000));
+            match &this.log {
+                Some(filter) => trace::with(filter, || run::run(&plan, &path)),
+                None => run::run(&plan, &path),
+            }
+        });
+        thread.join().map_err(|_| anyhow!("seed {}: the simulation panicked", self.seed))?
+    }
+}
+
+/// The verdict for people.
+pub fn tell(seed: u64, outcome: &Outcome) -> String {
+    let mut lines = vec![format!(
+        "seed {seed}: {:?} ({} events, {} s simulated)",
+        outcome.report.validity,
+        outcome.history.events().len(),
+        outcome.simulated_ms / 1_000
+    )];
+    for judgement in &outcome.report.judgements {
+        if judgement.validity == Validity::Valid {
+            continue;
+        }
+        lines
+            .push(format!("  {} {:?}: {} in all", judgement.id, judgement.validity, judgement.anomaly_count));
+        for anomaly in judgement.anomalies.iter().take(TOLD) {
+            lines.push(format!("    {} {:?}", anomaly.what, anomaly.events));
+        }
+    }
+    lines.join("\n")
+}
+
+/// 0 for valid, 1 for invalid, 3 for unknown.
+pub fn exit(report: &Report) -> ExitCode {
+    ExitCode::from(match report.validity {
+        Validity::Valid => 0,
+        Validity::Invalid => 1,
+        Validity::Unknown => 3,
+    })
+}
+
+/// Writes a history as JSON lines.
+///
+/// # Errors
+/// The writer's own.
+pub fn write_history(history: &History, to: impl Write) -> io::Result<()> {
+    let mut to = BufWriter::new(to);
+    for event in history.events() {
+        serde_json::to_writer(&mut to, event)?;
+        to.write_all(b"\n")?;
+    }
+    to.flush()
+}
