@@ -27,12 +27,14 @@ pub fn anchor(id: &str, number: usize) -> String {
 pub fn sections(subject: &Subject<'_>) -> Markup {
     let mut page = Markup::default();
     let words = &subject.files.results.report.judgements;
-    let bad: Vec<&Judgement> = words.iter().filter(|word| !word.anomalies.is_empty()).collect();
+    let mut bad: Vec<&Judgement> = words.iter().filter(|word| !word.anomalies.is_empty()).collect();
+    // Violations first; the order of the table otherwise.
+    bad.sort_by_key(|word| std::cmp::Reverse(word.validity));
     if bad.is_empty() {
         page.leaf("p", &[("class", "nothing")], "No checker found anything to complain about.");
     } else {
-        let text = "Rows that show the anomaly are shaded. A dashed arrow: the history does not name the replica that an \
-                    executor talked to, so the one that led is drawn.";
+        let text = "Rows that show the anomaly are shaded. A dashed arrow: the history does not name the \
+                    replica that an executor talked to, so the one that led is drawn.";
         page.leaf("p", &[("class", "caption")], text);
     }
     let roles = changes_of_role(subject);

@@ -17,6 +17,8 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 30.0;
 /// Room for the time axis.
 const BOTTOM: f64 = 38.0;
+/// Room that the name of a phase takes.
+const PHASE_ROOM: f64 = 44.0;
 /// Labels nearer than this overlap.
 const LABEL_ROOM: f64 = 17.0;
 
@@ -180,13 +182,17 @@ impl Chart {
         self.line("frame", (left, bottom), (right, bottom));
         self.line("frame", (left, top), (left, bottom));
         self.text("axis mid", (left + right) / 2.0, bottom + 32.0, "seconds since the beginning of the load");
+        let mut free = [f64::MIN; 2];
         for (name, instant) in subject.phases() {
             if matches!(name, "load" | "end") || !self.shows(instant, instant) {
                 continue;
             }
             let x = self.x(instant);
             self.line("phase", (x, top), (x, bottom));
-            self.text("phase-name", (x + 3.0).min(right - 40.0), top + 10.0, name);
+            let x = (x + 3.0).min(right - PHASE_ROOM);
+            let Some(row) = free.iter().position(|until| *until <= x) else { continue };
+            free[row] = x + PHASE_ROOM;
+            self.text("phase-name", x, top + 10.0 + 11.0 * row as f64, name);
         }
     }
 

@@ -61,9 +61,9 @@ pub fn section(subject: &Subject<'_>) -> Markup {
         page.leaf("p", &[("class", "nothing")], text);
     } else {
         let text = format!(
-            "From the fault (of a majority: from its undoing) until the first write that was asked for after it was \
-             acknowledged, and until an executor took a push of the new leader's round. Only faults that no other \
-             fault met are measured. The bound is {}.",
+            "From the fault (of a majority: from its undoing) until the first write that was asked for \
+             after it was acknowledged, and until an executor took a push of the new leader's round. Only \
+             faults that no other fault met are measured. The bound is {}.",
             duration(limit)
         );
         page.leaf("p", &[("class", "caption")], &text);

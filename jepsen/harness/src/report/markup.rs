@@ -66,7 +66,8 @@ impl Markup {
         let head = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-             <meta name=\"color-scheme\" content=\"light dark\"/><title>{}</title><style>\n{style}</style></head>",
+             <meta name=\"color-scheme\" content=\"light dark\"/>\
+             <title>{}</title><style>\n{style}</style></head>",
             escaped(title)
         );
         format!("{head}\n<body>{}</body></html>\n", self.0)

@@ -87,8 +87,9 @@ pub fn clocks(subject: &Subject<'_>) -> Markup {
     }
     chart.figure(
         "Wall clock of each replica",
-        "By how much it is ahead of (above 0) or behind the wall clock of the harness, which nothing steps. The scale \
-         is logarithmic to both sides; within 50 ms of 0 it shows how long the answer took rather than the clock.",
+        "By how much it is ahead of (above 0) or behind the wall clock of the harness, which nothing \
+         steps. The scale is logarithmic to both sides; within 50 ms of 0 it shows how long the answer \
+         took rather than the clock.",
         &keys(&series),
         "No replica was looked at in this history.",
     )

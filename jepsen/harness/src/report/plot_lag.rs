@@ -69,10 +69,10 @@ pub fn figure(subject: &Subject<'_>) -> Markup {
         chart.rect(&format!("heat h{shade}"), x, y + 0.5, (end - x - 0.5).max(0.6), height - 1.0, &tip);
     }
     let caption = format!(
-        "First attempts: when the handler started, less when it was due (the delay or the instant that the caller asked \
-         for, after the acknowledgement; at once otherwise), by the monotonic clock. One column is {} s. Early is not \
-         wrong by itself: a task may reach its executor before its caller hears of it, and a clock that was put forward \
-         shortens delays.",
+        "First attempts: when the handler started, less when it was due (the delay or the instant that the \
+         caller asked for, after the acknowledgement; at once otherwise), by the monotonic clock. One \
+         column is {} s. Early is not wrong by itself: a task may reach its executor before its caller \
+         hears of it, and a clock that was put forward shortens delays.",
         number(bin as f64 / SECOND as f64)
     );
     chart.figure("Lag of starts", &caption, &keys(most), "No handler started in this history.")

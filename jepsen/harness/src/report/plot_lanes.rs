@@ -92,9 +92,9 @@ pub fn figure(subject: &Subject<'_>) -> Markup {
     }
     chart.figure(
         "Roles, terms and rounds",
-        "What each replica said of itself, ten times a second. A t is the Raft term, an r the scheduling round in \
-         which it served; the bar at the bottom of a lane is the time in which it handed tasks out. An empty stretch: \
-         it did not answer (stopped, dead, or too busy).",
+        "What each replica said of itself, ten times a second. A t is the Raft term, an r the scheduling \
+         round in which it served; the bar at the bottom of a lane is the time in which it handed tasks \
+         out. An empty stretch: it did not answer (stopped, dead, or too busy).",
         &legend(&[
             ("role leader", "leader"),
             ("serving", "leader that serves its round"),

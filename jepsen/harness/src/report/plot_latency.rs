@@ -74,8 +74,8 @@ pub fn points(subject: &Subject<'_>) -> Markup {
     keys.push(("cross-key", "cross: the outcome stayed unknown (any kind)"));
     chart.figure(
         "Latency of every operation",
-        "One point for each answer (ok or fail) at the time of asking, by kind of operation, on a logarithmic scale. \
-         A cross is where a client gave up. Points on the same spot are drawn once.",
+        "One point for each answer (ok or fail) at the time of asking, by kind of operation, on a \
+         logarithmic scale. A cross is where a client gave up. Points on the same spot are drawn once.",
         &legend(&keys),
         "The history has no answer to a client.",
     )

@@ -1,4 +1,5 @@
-//! What callers were told: operations a second, the share that stayed unknown, and when no write was acknowledged.
+//! What callers were told: operations a second, the share that stayed unknown, and when no write was
+//! acknowledged.
 
 use orloj_jepsen_core::event::{Kind, What};
 use orloj_jepsen_core::history::Operation;
@@ -83,8 +84,8 @@ pub fn rates(subject: &Subject<'_>) -> Markup {
     );
     chart.figure(
         "Operations per second by outcome",
-        "By the second of asking, stacked. A refusal can be the right answer (a cancel that comes after the end, a \
-         read of a task that does not exist). The reads at the end of the run are left out.",
+        "By the second of asking, stacked. A refusal can be the right answer (a cancel that comes after \
+         the end, a read of a task that does not exist). The reads at the end of the run are left out.",
         &legend(&[("area ok", &ok), ("area fail", &fail), ("area info", &info)]),
         "The history has no operation of a client.",
     )
@@ -109,8 +110,8 @@ pub fn unknown(subject: &Subject<'_>) -> Markup {
     let limit = subject.files.plan.options.check.unknown_share * 100.0;
     let every = duration((bin / 1_000_000) as f64);
     let caption = format!(
-        "Of the operations that began in each {every}, the share whose outcome nobody knows. Above {} % over the \
-         whole run the verdict is unknown.",
+        "Of the operations that began in each {every}, the share whose outcome nobody knows. Above {} % \
+         over the whole run the verdict is unknown.",
         number(limit)
     );
     let none = "No operation stayed unknown.";
@@ -140,9 +141,9 @@ pub fn gaps(subject: &Subject<'_>) -> Markup {
     }
     let (all, one) = (duration(GAP as f64 / 1e6), duration(GAP_OF_ONE as f64 / 1e6));
     let caption = format!(
-        "Times without an acknowledged write (submission or cancel) although somebody asked for one: of {all} and \
-         longer for the whole cluster, of {one} and longer for the writes that were asked at one replica. Length and \
-         beginning show under the pointer."
+        "Times without an acknowledged write (submission or cancel) although somebody asked for one: of \
+         {all} and longer for the whole cluster, of {one} and longer for the writes that were asked at one \
+         replica. Length and beginning show under the pointer."
     );
     let keys =
         legend(&[("gap all", "no write was acknowledged anywhere"), ("gap one", "none that was asked here")]);

@@ -69,7 +69,7 @@ fn chosen<'s, 'a>(
         judgements.flat_map(|word| &word.anomalies).filter_map(|anomaly| anomaly.task.as_deref()).collect();
     let mut kinds: [Vec<Candidate<'s, 'a>>; 4] = Default::default();
     for one in candidates {
-        if one.from_ns > until || one.until_ns < from {
+        if one.until_ns < from || one.due_ns.unwrap_or(one.from_ns) > until {
             continue;
         }
         let delayed = one.due_ns.is_some_and(|due| due > one.from_ns + SECOND);
@@ -117,10 +117,10 @@ pub fn figure(subject: &Subject<'_>) -> Markup {
         draw(subject, &mut chart, one, y, height);
     }
     let caption = format!(
-        "{} of {all} tasks in the part of the run with the most retries ({} s to {} s), in the order of their due \
-         times. A thin line leads from the request to the target, the pale field after the target is the lateness \
-         that is allowed when nothing disturbs; a mark is a push that arrived, a bar a run of the handler. Names are \
-         those of the harness, with the number of runs.",
+        "{} of {all} tasks in the part of the run with the most retries ({} s to {} s), in the order of \
+         their due times. A thin line leads from the request to the target, the pale field after the \
+         target is the lateness that is allowed when nothing disturbs; a mark is a push that arrived, a \
+         bar a run of the handler. Names are those of the harness, with the number of runs.",
         chosen.len(),
         number(subject.seconds(from)),
         number(subject.seconds(until)),

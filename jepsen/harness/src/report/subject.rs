@@ -103,14 +103,15 @@ impl<'a> Subject<'a> {
         mono_ns as f64 / SECOND as f64 - self.zero_ns as f64 / SECOND as f64
     }
 
-    /// The monotonic instant at which the harness's wall clock showed this; none when the history does not tell.
+    /// The monotonic instant at which the harness's wall clock showed this; none when the history does not
+    /// tell.
     pub fn instant_of_wall(&self, wall_ms: i64) -> Option<u64> {
         let ahead = self.clocks.wall_ms(0)?;
         u64::try_from(wall_ms - ahead).ok().map(|ms| ms * MS)
     }
 
-    /// When the first attempt at a task was due, as its caller asked for it: its instant, or its delay after the
-    /// acknowledgement (after the request, when nobody heard the answer).
+    /// When the first attempt at a task was due, as its caller asked for it: its instant, or its delay after
+    /// the acknowledgement (after the request, when nobody heard the answer).
     pub fn asked_due_ns(&self, task: &str) -> Option<u64> {
         let life = self.tasks.by_id.get(task)?;
         let request = life.request()?;
