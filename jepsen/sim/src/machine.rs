@@ -201,7 +201,9 @@ impl Machine {
         let Some((host, process)) = &mut self.running else { return Ok(()) };
         host.run_until(now_ms);
         if let State::Ended(reason) = process.state() {
-            self.end(Crash::Kill, may_end, Some(reason));
+            // The folder has another name in every run.
+            let dir = self.setup.dir().display().to_string();
+            self.end(Crash::Kill, may_end, Some(reason.replace(&dir, "data")));
             self.restart_at = (!self.held).then_some(now_ms + RESTART_MS);
         }
         Ok(())

@@ -10,6 +10,8 @@ use axum::body::Body;
 use bytes::Bytes;
 use orloj_api::{Api, Keyring, Limits, Parts};
 use orloj_model::id::CallerId;
+use orloj_model::query;
+use orloj_model::task::Status;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_raft_store::environment::Environment;
 use orloj_raft_store::{Options as StoreOptions, Store};
@@ -26,6 +28,8 @@ use crate::place::Place;
 
 /// Whom callers sign for.
 pub const AUDIENCE: &str = "sim";
+/// The caller that all clients are.
+const CALLER: &str = "sim";
 /// The clients' access key.
 pub const ACCESS_KEY: &str = "ak_sim";
 /// The clients' secret.
@@ -184,12 +188,22 @@ fn keyring(caller: Secret, executors: Secret) -> anyhow::Result<Keyring> {
         waiters: 1_000,
     };
     let mut keyring = Keyring::new();
-    keyring.add_caller(CallerId::new("sim")?, ACCESS_KEY, caller, limits)?;
+    keyring.add_caller(CallerId::new(CALLER)?, ACCESS_KEY, caller, limits)?;
     keyring.share_with_executors(executors)?;
     Ok(keyring)
 }
 
 impl Replica {
+    /// Whether every task of its table is over.
+    pub fn has_finished(&self) -> bool {
+        let (view, caller) = (self.store.view(), CallerId::new(CALLER));
+        let Ok(caller) = caller else { return false };
+        let none = |status| {
+            query::tasks_of(&view, &caller, Some(status), None, 1).is_ok_and(|tasks| tasks.is_empty())
+        };
+        none(Status::Pending) && none(Status::Running)
+    }
+
     /// Answers a request.
     pub async fn answer(self, request: Request) -> Reply {
         match request {

@@ -150,18 +150,17 @@ impl World {
         leaders.max().map(|(_, at)| at)
     }
 
-    /// Whether everything is at rest: one leader that schedules and has nothing to do, and everybody has applied
-    /// the same.
+    /// Whether everything is at rest: one leader that schedules, no task that is not over, everybody has applied
+    /// the same, and no executor works.
     pub fn is_at_rest(&self) -> bool {
         let up: Vec<_> = self.machines.iter().filter_map(Machine::replica).collect();
         let serving: Vec<_> = up.iter().filter(|one| one.scheduler.serving().is_some()).collect();
         let [leader] = serving[..] else { return false };
-        let figures = leader.scheduler.probe();
-        let idle = figures.wheel_size + figures.waiting + figures.granting + figures.running == 0;
         let applied = leader.store.status().applied;
-        idle && up.len() == REPLICAS
+        up.len() == REPLICAS
             && up.iter().all(|one| one.store.status().applied == applied)
             && !self.executors.iter().any(Executor::is_busy)
+            && leader.has_finished()
     }
 }
 
