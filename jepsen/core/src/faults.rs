@@ -29,10 +29,15 @@ impl Installed<'_> {
         format!("{}.{}", self.fault.package, self.fault.name)
     }
 
-    /// Whether it is one of those that take bytes, space or power from a disk, or memory from a process:
-    /// after these a replica may stop by itself.
+    /// Whether it is one of those that take bytes, space or power from a disk, memory from a process, or its
+    /// place from a member: after these a replica may stop by itself. Nobody stops for a snapshot or because
+    /// another leads.
     pub fn stops_processes(&self) -> bool {
-        matches!(self.fault.package.as_str(), "disk" | "power" | "resource" | "membership")
+        match self.fault.package.as_str() {
+            "disk" | "power" | "resource" => true,
+            "membership" => !matches!(self.fault.name.as_str(), "snapshot" | "transfer"),
+            _ => false,
+        }
     }
 }
 

@@ -54,7 +54,7 @@ pub fn heals(history: &History, options: &Options) -> Vec<Judgement> {
 fn all_are_back(word: &mut Judgement, history: &History, probes: &Probes<'_>, deadline: u64) {
     let removed: BTreeSet<&str> = installed(history)
         .iter()
-        .filter(|one| one.fault.package == "membership")
+        .filter(|one| one.class() == "membership.remove" && !one.undone)
         .flat_map(|one| one.fault.nodes.iter().map(String::as_str))
         .collect();
     for (node, seen) in probes_since(history, 0) {
