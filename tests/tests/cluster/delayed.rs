@@ -57,8 +57,7 @@ async fn tasks_of_next_year_cost_the_wheel_nothing_figures() {
     let count = pick(2_000, 50_000);
     let cluster = Cluster::start(Setup::default()).await;
     let leader = cluster.leader().await;
-    let wheel =
-        async || cluster.probe(leader).await.expect("the leader's probe answers")["wheel"].as_u64();
+    let wheel = async || cluster.probe(leader).await.expect("the leader's probe answers")["wheel"].as_u64();
     let (timers, bytes) = (wheel().await, memory(cluster.pid(&cluster.replica(leader))));
     let make = |_: &str, _| {
         let mut task = Submit::new("echo", serde_json::json!({}));
