@@ -106,7 +106,13 @@ impl Rows {
         }
     }
 
-    /// Everything after this batch has never been.
+    /// The process is gone: nobody holds a state any more. What was not synced waits in the kernel.
+    pub(super) fn let_go(&mut self) {
+        self.pins.clear();
+        self.tidy();
+    }
+
+    /// The power is gone: everything after this batch has never been, and what is there is durable.
     pub(super) fn cut(&mut self, at: u64) {
         self.rows.retain(|_, versions| {
             versions.retain(|(number, _)| *number <= at);

@@ -39,14 +39,13 @@ impl Table {
     pub(super) fn crash(&self, power: Option<&mut Rng>) {
         let mut rows = self.lock();
         let (durable, last) = (rows.durable(), rows.last());
-        let kept = match power {
-            None => last,
-            Some(rng) => match rng.chance(ALL_LOST) {
-                true => durable,
-                false => rng.between(durable, last),
-            },
-        };
-        rows.cut(kept);
+        match power {
+            None => rows.let_go(),
+            Some(rng) => {
+                let kept = if rng.chance(ALL_LOST) { durable } else { rng.between(durable, last) };
+                rows.cut(kept);
+            }
+        }
         self.open.store(false, Ordering::Release);
     }
 }

@@ -59,6 +59,27 @@ fn a_crash_of_the_process_keeps_every_write_and_a_loss_of_power_what_was_synced(
 }
 
 #[test]
+fn a_loss_of_power_may_take_what_a_killed_process_had_not_synced() {
+    let mut lost = 0;
+    for seed in 0..50 {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::new(Rng::new(seed));
+        let open = || disk.open(&dir.path().join("db"), Purpose::State).unwrap();
+        let database = open();
+        put(&*database, "a", "1", Durability::Synced);
+        put(&*database, "b", "2", Durability::Buffered);
+        drop(database);
+        disk.crash(false);
+        assert_eq!(rows(&*open()), pairs(&[("a", "1"), ("b", "2")]));
+        disk.crash(true);
+        let found = rows(&*open());
+        assert_eq!(found[0], ("a".into(), "1".into()));
+        lost += u32::from(found.len() == 1);
+    }
+    assert!((10..50).contains(&lost), "{lost}");
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was_and_old_versions_go() {
     let dir = tempfile::tempdir().unwrap();
     let disk = Disk::new(Rng::new(1));
