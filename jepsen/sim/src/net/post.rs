@@ -43,6 +43,8 @@ pub struct Delivery {
 #[derive(Debug)]
 enum Parcel {
     Request(Delivery),
+    /// The same request once more, after that of this call.
+    Copy(u64, Delivery),
     Reply(u64, Result<Reply, CallError>),
     /// The caller has gone: whoever works on the call stops.
     Cancel(u64),
@@ -137,9 +139,11 @@ impl Net {
         self.lock().reply(call, Ok(reply));
     }
 
-    /// Refuses a request that arrived at a place where nothing runs: it never took effect.
+    /// Refuses a request that arrived at a place where nothing runs: it never took effect, and never will.
     pub fn refuse(&self, call: u64) {
-        self.lock().reply(call, Err(CallError::Unreachable));
+        let mut core = self.lock();
+        core.queue.retain(|_, parcel| !matches!(parcel, Parcel::Copy(of, _) if *of == call));
+        core.reply(call, Err(CallError::Unreachable));
     }
 
     /// A place is gone. Its own calls are forgotten; `loudly`, as when its process ends and the kernel closes its
@@ -187,7 +191,7 @@ impl Core {
                 if let Some(request) = copy {
                     self.stats.duplicates += 1;
                     let later = after + self.rng.between(1, 100);
-                    self.put(later, Parcel::Request(Delivery { call: None, from, to, request }));
+                    self.put(later, Parcel::Copy(number, Delivery { call: None, from, to, request }));
                 }
             }
             Fate::Held => self.held.push(((from, to), parcel)),
@@ -239,7 +243,7 @@ impl Core {
             && entry.key().0 <= now_ms
         {
             match entry.remove() {
-                Parcel::Request(delivery) => requests.push(delivery),
+                Parcel::Request(delivery) | Parcel::Copy(_, delivery) => requests.push(delivery),
                 // A caller that has gone needs no answer.
                 Parcel::Reply(call, reply) => {
                     self.calls.remove(&call).map(|call| call.answer.send(reply));
