@@ -4,11 +4,13 @@
 //! * [`plan`] says what a seed means; [`run`] carries it out and judges it with the checkers of the harness.
 //! * [`world`] moves the one clock; [`host`] is a runtime whose time stands still until it does.
 //! * [`net`], [`disk`] and [`time`] stand in for the machine, [`entropy`] for its random numbers.
-//! * [`replica`] composes the product as its server does, [`machine`] starts, stops and crashes it.
+//! * [`replica`] composes the product as its server does, [`machine`] starts, stops and crashes it; [`panics`]
+//!   tells of tasks that died.
 //! * [`nemesis`] hurts them, [`client`] and [`executors`] drive the harness's own agents.
 //!
 //! What is not simulated: HTTP connections (routers are called in memory), RocksDB (the storage engine is another),
-//! threads, and the kernel. The harness of real processes has those.
+//! plain files (identity, guard and snapshots survive every crash as they were written), threads, and the kernel.
+//! The harness of real processes has those.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
@@ -20,6 +22,7 @@ pub mod host;
 pub mod machine;
 pub mod nemesis;
 pub mod net;
+pub mod panics;
 pub mod place;
 pub mod plan;
 pub mod recorder;

@@ -9,6 +9,7 @@ use orloj_raft_store::{NodeState, Role};
 
 use crate::host::{Host, HostOptions};
 use crate::net::{Delivery, Net};
+use crate::panics;
 use crate::place::Place;
 use crate::recorder::Recorder;
 use crate::replica::{Process, Replica, Setup, State};
@@ -126,6 +127,8 @@ impl Machine {
         }
         drop(process);
         drop(host);
+        // A process that is killed runs no destructor: that of a task has nothing to say.
+        drop(panics::take());
         self.net.gone(place, how == Crash::Kill);
         self.setup.disk.crash(how == Crash::Power);
         self.stopped = false;
@@ -147,6 +150,7 @@ impl Machine {
             && let Some((host, _)) = &mut self.running
         {
             host.jump_to(now_ms);
+            self.note_panics();
         }
     }
 
@@ -200,7 +204,9 @@ impl Machine {
         }
         let Some((host, process)) = &mut self.running else { return Ok(()) };
         host.run_until(now_ms);
-        if let State::Ended(reason) = process.state() {
+        let state = process.state();
+        self.note_panics();
+        if let State::Ended(reason) = state {
             // The folder has another name in every run.
             let dir = self.setup.dir().display().to_string();
             self.end(Crash::Kill, may_end, Some(reason.replace(&dir, "data")));
@@ -249,6 +255,15 @@ impl Machine {
     fn note(&self, state: &str, code: Option<i32>, signal: Option<i32>, expected: bool) {
         let event = ProcessEvent { state: state.into(), life: self.life, code, signal, expected, line: None };
         self.recorder.note("supervisor", Some(self.place().to_string()), What::Process(event));
+    }
+
+    /// Its tasks that panicked; its process goes on, as the product's does.
+    fn note_panics(&self) {
+        for line in panics::take() {
+            let (state, line) = ("panicked".to_owned(), Some(line));
+            let event = ProcessEvent { state, life: self.life, line, ..ProcessEvent::default() };
+            self.recorder.note("supervisor", Some(self.place().to_string()), What::Process(event));
+        }
     }
 
     fn note_end(&self, code: Option<i32>, signal: Option<i32>, expected: bool, line: Option<String>) {

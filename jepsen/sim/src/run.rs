@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Load};
 use crate::nemesis::Nemesis;
+use crate::panics;
 use crate::place::{CLIENTS, EXECUTORS, Place};
 use crate::plan::Plan;
 use crate::recorder::Recorder;
@@ -50,6 +51,7 @@ pub struct Outcome {
 /// # Errors
 /// The simulation itself failed.
 pub fn run(plan: &Plan, dir: &Path) -> anyhow::Result<Outcome> {
+    panics::watch();
     let mut run = Run::boot(plan, dir)?;
     run.load(plan)?;
     run.rest()?;

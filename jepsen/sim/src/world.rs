@@ -17,6 +17,7 @@ use crate::executors::Executor;
 use crate::host::{Host, HostOptions};
 use crate::machine::Machine;
 use crate::net::{Delivery, Net};
+use crate::panics;
 use crate::place::{EXECUTORS, Place, REPLICAS};
 use crate::plan::{Plan, Sizes};
 use crate::recorder::Recorder;
@@ -99,7 +100,7 @@ impl World {
     /// Lets the millisecond pass. `may_end` tells of which replicas it is expected that they end by themselves.
     ///
     /// # Errors
-    /// A host cannot be made.
+    /// A host cannot be made, or an agent panicked.
     pub fn end_step(&mut self, may_end: impl Fn(usize, u64) -> bool) -> anyhow::Result<()> {
         let now_ms = self.now_ms;
         for delivery in self.net.arrived(now_ms) {
@@ -116,6 +117,9 @@ impl World {
         }
         self.inside(|| self.executors.iter().for_each(Executor::settle));
         self.agents.run_until(now_ms);
+        // Those of the replicas are in the history.
+        let panicked = panics::take();
+        anyhow::ensure!(panicked.is_empty(), "an agent panicked: {}", panicked.join("; "));
         if now_ms.is_multiple_of(PROBE_MS) {
             self.machines.iter().for_each(|machine| machine.probe(now_ms));
         }
