@@ -70,7 +70,7 @@ pub trait Backend: Send + Sync + 'static {
     /// A page of a caller's tasks, newest first.
     fn page(&self, query: &PageQuery) -> Result<At<Vec<TaskView>>, StorageFault>;
     /// Tasks of every caller by id, after `after`; at most `limit`.
-    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<Vec<TaskView>>, StorageFault>;
+    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<TablePage>, StorageFault>;
     /// Every executor.
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault>;
     /// Whether a caller's Idempotency-Key stands for a task.
@@ -105,17 +105,54 @@ pub trait Backend: Send + Sync + 'static {
 /// Longest wait for a snapshot that was asked for.
 const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Reads tasks by id from any tables.
-pub fn read_tasks<R: Read>(
-    tables: &R,
-    after: Option<TaskId>,
-    limit: usize,
-) -> Result<Vec<TaskView>, R::Error> {
-    let mut tasks = Vec::new();
-    for id in query::tasks(tables, after, limit)? {
-        tasks.extend(query::task(tables, id)?);
+/// A page of the whole table takes no further task once its tasks have so many bytes of their callers' and
+/// handlers' making: a thousand tasks of the largest kind would take the memory of the whole node.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Tasks of every caller, by id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TablePage {
+    /// Digest of the tables that all of it was read from.
+    pub digest: u64,
+    /// The tasks.
+    pub tasks: Vec<TaskView>,
+    /// After which task the next page begins; `None` on the last one.
+    pub next: Option<TaskId>,
+}
+
+impl TablePage {
+    /// Reads at most `limit` tasks behind `after` from any tables, which have this digest.
+    pub fn read<R: Read>(
+        tables: &R,
+        digest: u64,
+        after: Option<TaskId>,
+        limit: usize,
+    ) -> Result<TablePage, R::Error> {
+        let ids = query::tasks(tables, after, limit)?;
+        let mut more = ids.len() == limit;
+        let (mut tasks, mut bytes) = (Vec::new(), 0);
+        for id in ids {
+            if bytes >= PAGE_BYTES {
+                more = true;
+                break;
+            }
+            let task = query::task(tables, id)?;
+            bytes += task.as_ref().map_or(0, size);
+            tasks.extend(task);
+        }
+        let next = tasks.last().filter(|_| more).map(|task: &TaskView| task.id);
+        Ok(TablePage { digest, tasks, next })
     }
-    Ok(tasks)
+}
+
+/// What callers and handlers have given a task, in bytes.
+fn size(task: &TaskView) -> usize {
+    let kept = task.shards.iter().flat_map(|shard| [&shard.result, &shard.checkpoint, &shard.log_tail]);
+    let messages =
+        task.shards.iter().flat_map(|shard| &shard.attempts).filter_map(|one| one.message.as_ref());
+    task.spec.params.len()
+        + kept.flatten().map(Vec::len).sum::<usize>()
+        + messages.map(String::len).sum::<usize>()
 }
 
 /// Reads a page of tasks from any tables.
@@ -164,9 +201,9 @@ impl Backend for Store {
         Ok(At { applied: view.applied(), value: read_page(&view, page)? })
     }
 
-    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<Vec<TaskView>>, StorageFault> {
+    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<TablePage>, StorageFault> {
         let view = self.view();
-        Ok(At { applied: view.applied(), value: read_tasks(&view, after, limit)? })
+        Ok(At { applied: view.applied(), value: TablePage::read(&view, view.digest(), after, limit)? })
     }
 
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {

@@ -4,7 +4,7 @@
 //! | call | answer |
 //! |---|---|
 //! | `GET /debug/probe` | [`Probe`] |
-//! | `GET /debug/tasks?after=<taskId>&limit=<1-1000>` | tasks of every caller by id, from this node's table |
+//! | `GET /debug/tasks?after=<taskId>&limit=<1-1000>` | tasks of every caller by id, from this node's table; fewer where they are large |
 //! | `POST /debug/snapshot` | takes a snapshot now and purges the log behind it |
 
 use std::collections::BTreeMap;
@@ -137,8 +137,9 @@ struct OwnedTask {
 
 #[derive(Debug, Serialize)]
 struct Tasks {
+    /// Index of the last entry whose changes the page shows.
     applied: u64,
-    /// Digest of the tables at the index that the node had applied when it was asked.
+    /// Digest of the tables at that index.
     digest: String,
     tasks: Vec<OwnedTask>,
     /// What to send as `after` for the next page; null on the last one.
@@ -183,17 +184,15 @@ fn list(shared: &Arc<Shared>, query: &str) -> Result<Answer, Failure> {
         })?),
     };
     parameters.finish()?;
-    // The digest before the tasks: with equal indexes it belongs to them.
-    let status = shared.backend.status();
     let page = shared.backend.tasks(after, usize::try_from(limit).unwrap_or(usize::MAX))?;
-    let full = page.value.len() as u64 == limit;
-    let next = page.value.last().filter(|_| full).map(|task| task.id.to_string());
+    let (applied, page) = (page.applied, page.value);
     let owned = |task: &orloj_model::query::TaskView| OwnedTask {
         caller_id: task.spec.caller.clone(),
-        task: view::task(task, Detail::Whole, page.applied),
+        task: view::task(task, Detail::Whole, applied),
     };
-    let tasks = page.value.iter().map(owned).collect();
-    Ok(Answer::json(200, &Tasks { applied: page.applied, digest: hex(status.digest), tasks, next }))
+    let tasks = page.tasks.iter().map(owned).collect();
+    let next = page.next.map(|id| id.to_string());
+    Ok(Answer::json(200, &Tasks { applied, digest: hex(page.digest), tasks, next }))
 }
 
 async fn snapshot(State(api): State<Api>) -> Response {

@@ -298,6 +298,30 @@ async fn the_debug_listener_shows_this_nodes_table_page_by_page() {
     assert!(probe.body["rss"].as_u64().unwrap() > 0 && probe.body["fds"].as_u64().unwrap() > 0);
 }
 
+#[tokio::test]
+async fn a_page_of_the_table_ends_where_its_tasks_are_large() {
+    const LARGE: usize = 100 << 10;
+    let universe = Universe::of(1).await;
+    for _ in 0..15 {
+        let params = serde_json::json!({"text": "x".repeat(LARGE)});
+        let draft = Draft::submit(serde_json::json!({"handler": "echo", "params": params}));
+        universe.leader().call(&draft).await.task_id();
+    }
+    let (mut after, mut pages) = (String::new(), Vec::new());
+    loop {
+        let target = format!("/debug/tasks?limit=1000{after}");
+        let request = Request::get(target).body(Body::empty()).unwrap();
+        let page = Reply::of(universe.leader().debug.clone().oneshot(request).await.unwrap()).await;
+        assert!(page.text.len() < 12 * (LARGE + 2_000), "{} bytes", page.text.len());
+        pages.push(page.body["tasks"].as_array().unwrap().len());
+        match page.body["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(pages, [11, 4]);
+}
+
 /// Waits until something holds; a test that waits longer than ten seconds has failed.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);

@@ -30,7 +30,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::fake_leader::FakeLeader;
 use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
-use crate::backend::{At, PageQuery, StorageFault, read_page, read_tasks};
+use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
 use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
@@ -349,8 +349,8 @@ impl Backend for FakeStore {
         self.read(|tables| read_page(tables, page))
     }
 
-    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<Vec<TaskView>>, StorageFault> {
-        self.read(|tables| read_tasks(tables, after, limit))
+    fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<TablePage>, StorageFault> {
+        self.read(|tables| TablePage::read(tables, tables.digest(), after, limit))
     }
 
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
