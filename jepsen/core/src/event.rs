@@ -164,6 +164,9 @@ pub struct Submit {
     pub business_key: Option<String>,
     /// How many shards.
     pub shard_total: u64,
+    /// Whether every executor that has the handler may take it: not pinned, and without a routing key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anywhere: Option<bool>,
     /// The behaviour that the parameters ask of the mock executor (`ok`, `fail`, `fail_for_good`, `hang`, …).
     pub behaviour: String,
     /// How long the handler works, in ms.

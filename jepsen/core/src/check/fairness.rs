@@ -1,5 +1,7 @@
 //! D12: nothing waits for ever behind others.
 
+mod overtaking;
+
 use std::collections::BTreeMap;
 
 use super::Options;
@@ -20,7 +22,8 @@ struct Class {
 /// D12. From when a task was due and acknowledged until its first attempt reached an executor (or, of one that
 /// is still ready in a table, until that was read), no task waits longer than the bound, not counting the time
 /// in which faults were near. The longest wait of each priority is a figure, and so is for how long no executor
-/// had a free slot: without that nothing was in anybody's way.
+/// had a free slot: without that nothing was in anybody's way. And of equal priority the one that waits longest
+/// goes first.
 pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D12");
     let tasks = Tasks::of(history);
@@ -44,6 +47,8 @@ pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
         word.stat(&format!("longest_wait_ms.priority_{priority}"), class.longest_ms as f64);
     }
     word.stat("looked_at", classes.values().map(|class| class.waited).sum::<u64>() as f64);
+    let in_turn = overtaking::overtaken(&mut word, &tasks);
+    word.stat("in_turn", in_turn as f64);
     word.stat("executors_full_ms", (busy(history).covered(0, end_ns(history)) / MS) as f64);
     vec![word]
 }

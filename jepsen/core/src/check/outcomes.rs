@@ -1,11 +1,11 @@
 //! D9: no outcome without its cause.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use crate::attempts::{Life, Tasks, Try};
 use crate::clocks::Clocks;
-use crate::event::{AttemptRow, FinalTask, Kind, What};
+use crate::event::{AttemptRow, Fault, FinalTask, Kind, What};
 use crate::faults::installed;
 use crate::history::History;
 use crate::spans::{MS, Spans};
@@ -27,7 +27,7 @@ pub fn no_invention(history: &History, options: &Options) -> Vec<Judgement> {
     let tasks = Tasks::of(history);
     let causes = Causes {
         clocks: Clocks::of(history, options.clock_noise_ms),
-        trouble: trouble(history, options),
+        trouble: Trouble::of(history, options),
         options,
     };
     let (mut looked_at, mut unobserved) = (0_u64, 0_u64);
@@ -163,33 +163,66 @@ fn late_decided(row: &AttemptRow, one: &Try<'_>) -> Option<Found> {
     })
 }
 
-/// When an executor may have been taken away: faults, deaths, changes of leader, each with the silence after
-/// it.
-fn trouble(history: &History, options: &Options) -> Spans {
-    let silence = options.offline_ms() * MS;
-    let mut known: BTreeSet<&str> = BTreeSet::new();
-    let mut lives = Vec::new();
-    for event in history.events() {
-        match &event.what {
-            // A first life takes nobody away.
-            What::ExecutorUp(up) if known.insert(&up.executor) => {}
-            What::ExecutorUp(_) | What::ExecutorDown(_) => {
-                lives.push((event.mono_ns, event.mono_ns + 2 * silence + options.recovery_ms * MS));
-            }
-            _ => {}
+/// When executors may have been taken away: by faults, and by deaths, each with the silence after it.
+struct Trouble<'a> {
+    /// Whoever it is.
+    all: Spans,
+    /// One of them.
+    own: BTreeMap<&'a str, Spans>,
+}
+
+impl<'a> Trouble<'a> {
+    fn of(history: &'a History, options: &Options) -> Trouble<'a> {
+        let silence = options.offline_ms() * MS;
+        let after = 2 * silence + options.recovery_ms * MS;
+        let mut known: BTreeSet<&str> = BTreeSet::new();
+        let mut own: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+        for event in history.events() {
+            let executor = match &event.what {
+                // A first life takes nobody away.
+                What::ExecutorUp(up) if known.insert(&up.executor) => continue,
+                What::ExecutorUp(up) => &up.executor,
+                What::ExecutorDown(down) => &down.executor,
+                _ => continue,
+            };
+            own.entry(executor).or_default().push((event.mono_ns, event.mono_ns + after));
         }
+        let mut all = Vec::new();
+        for one in installed(history).iter().filter(|one| cuts_off(one.fault)) {
+            let span = (one.from_ns.saturating_sub(silence), one.until_ns + after);
+            if one.fault.package == "executor" && !one.fault.nodes.is_empty() {
+                one.fault.nodes.iter().for_each(|node| own.entry(node.as_str()).or_default().push(span));
+            } else {
+                all.push(span);
+            }
+        }
+        let own = own.into_iter().map(|(executor, spans)| (executor, Spans::of(spans))).collect();
+        Trouble { all: Spans::of(all), own }
     }
-    let faults = installed(history);
-    let faults = faults.iter().map(|fault| {
-        (fault.from_ns.saturating_sub(silence), fault.until_ns + 2 * silence + options.recovery_ms * MS)
-    });
-    Spans::of(lives.into_iter().chain(faults))
+
+    fn touches(&self, executor: &str, from_ns: u64, until_ns: u64) -> bool {
+        let own = self.own.get(executor).is_some_and(|spans| spans.touch(from_ns, until_ns));
+        own || self.all.touch(from_ns, until_ns)
+    }
+}
+
+/// Whether executors may seem to be away because of it. A leader that ends, or that hands over, takes no executor
+/// away: whoever leads next gives each of them its time to be heard of. Nor does a snapshot or another's wall
+/// clock.
+fn cuts_off(fault: &Fault) -> bool {
+    match fault.package.as_str() {
+        "power" => fault.name != "fail",
+        "process" => !matches!(fault.name.as_str(), "kill" | "term"),
+        "membership" => !matches!(fault.name.as_str(), "snapshot" | "transfer"),
+        "clock" => false,
+        _ => true,
+    }
 }
 
 /// What can have ended an attempt otherwise than by success.
 struct Causes<'a> {
     clocks: Clocks,
-    trouble: Spans,
+    trouble: Trouble<'a>,
     options: &'a Options,
 }
 
@@ -238,7 +271,7 @@ impl Causes<'_> {
             }
             _ => u64::MAX,
         };
-        (!self.trouble.touch(receipt.mono_ns, until_ns)).then(|| {
+        (!self.trouble.touches(&recv.executor, receipt.mono_ns, until_ns)).then(|| {
             let what = format!("{name} counts as lost, and nothing took {} away", recv.executor);
             (what, vec![receipt.i])
         })
