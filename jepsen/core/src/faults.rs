@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::check::Options;
 use crate::event::{Event, Fault, Grant, What};
 use crate::history::History;
-use crate::leaders::Leaders;
+use crate::leaders::{Leaders, Reign};
 use crate::spans::{MS, Spans};
 
 /// A fault from its installation to its undoing.
@@ -29,15 +29,23 @@ impl Installed<'_> {
         format!("{}.{}", self.fault.package, self.fault.name)
     }
 
-    /// Whether it is one of those that take bytes, space or power from a disk, memory from a process, or its
-    /// place from a member: after these a replica may stop by itself. Nobody stops for a snapshot or because
-    /// another leads.
+    /// Whether it is one of those that take bytes or space from a disk, memory or files from a process, or its
+    /// place from a member: after these a replica may stop by itself. Nobody stops because something is slow, for
+    /// a snapshot, or because another leads; and one that loses its power is ended by the harness.
     pub fn stops_processes(&self) -> bool {
+        let name = self.fault.name.as_str();
         match self.fault.package.as_str() {
-            "disk" | "power" | "resource" => true,
-            "membership" => !matches!(self.fault.name.as_str(), "snapshot" | "transfer"),
+            "disk" => !matches!(name, "stall" | "slow-sync"),
+            "resource" => name != "cpu",
+            "membership" => !matches!(name, "snapshot" | "transfer"),
             _ => false,
         }
+    }
+
+    /// Whether it lies on this host at this instant, or has lain on it within so many ns before.
+    fn is_near(&self, host: &str, instant: u64, after_ns: u64) -> bool {
+        self.fault.nodes.iter().any(|hit| hit == host)
+            && (self.from_ns..=self.until_ns + after_ns).contains(&instant)
     }
 }
 
@@ -80,12 +88,17 @@ pub fn end_ns(history: &History) -> u64 {
 }
 
 /// The time in which something may explain that the cluster was slow: faults that `counts` names, each with
-/// the time that the cluster may need to recover from it; deaths of executors and of processes; changes of
-/// leader, from the last sign of the old one.
+/// the time that the cluster may need to recover from it; deaths of executors and of processes, except for
+/// those that a fault explains which does not count; changes of leader, from the last sign of the old one.
 pub fn disturbed(history: &History, options: &Options, counts: impl Fn(&Fault) -> bool) -> Spans {
     let recovery = options.recovery_ms * MS;
     let silence = options.offline_ms() * MS;
-    let mut spans: Vec<(u64, u64)> = installed(history)
+    let faults = installed(history);
+    let explained = |event: &Event| {
+        let node = event.node.as_deref().unwrap_or_default();
+        faults.iter().any(|one| !counts(one.fault) && one.is_near(node, event.mono_ns, recovery))
+    };
+    let mut spans: Vec<(u64, u64)> = faults
         .iter()
         .filter(|installed| counts(installed.fault))
         .map(|installed| {
@@ -97,18 +110,30 @@ pub fn disturbed(history: &History, options: &Options, counts: impl Fn(&Fault) -
     for event in history.events() {
         match &event.what {
             What::ExecutorDown(_) => spans.push((event.mono_ns, event.mono_ns + silence + recovery)),
-            What::Process(process) if process.state != "started" => {
+            What::Process(process) if process.state != "started" && !explained(event) => {
                 spans.push((event.mono_ns, event.mono_ns + recovery));
             }
             _ => {}
         }
     }
-    let leaders = Leaders::of(history);
-    for pair in leaders.reigns().windows(2) {
-        let gone = pair[0].last_ns.min(pair[1].first_ns);
-        spans.push((gone, pair[1].first_ns + recovery));
-    }
+    spans.extend(without_leader(history).into_iter().map(|(gone, back)| (gone, back + recovery)));
     Spans::of(spans)
+}
+
+/// The time in which work can be held up whatever the cluster does: faults as long as they are in force, and
+/// while nobody leads. Unlike [`disturbed`] it has no room for recovery, since under faults that follow each
+/// other closely that room is all of a run: a bound on what is left has to have it.
+pub fn in_force(history: &History) -> Spans {
+    let faults = installed(history);
+    let faults = faults.iter().map(|one| (one.from_ns, one.until_ns));
+    Spans::of(faults.chain(without_leader(history)))
+}
+
+/// From the last sign of each leader to the first of the next one.
+fn without_leader(history: &History) -> Vec<(u64, u64)> {
+    let leaders = Leaders::of(history);
+    let gap = |pair: &[Reign<'_>]| (pair[0].last_ns.min(pair[1].first_ns), pair[1].first_ns);
+    leaders.reigns().windows(2).map(gap).collect()
 }
 
 /// The leader knows of a slot that was freed, and has filled it, within so many ms.

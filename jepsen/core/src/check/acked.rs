@@ -2,16 +2,18 @@
 //!
 //! - **A1**: no acknowledged task is lost. Fails when a task whose submission was answered is missing from a read
 //!   that began after the answer, or from the table of any replica at the end. Submissions of unknown outcome may
-//!   be there or not; how many were is a figure. Unknown when a replica that was probed has no whole table in
+//!   be there or not; how many were is a figure. Fails also when a table has a task that was refused at every
+//!   try, or that nobody asked for: what was refused has not happened. Unknown when a replica that was probed has no whole table in
 //!   the history, or one from before an acknowledgement.
 //! - **A4**: one Idempotency-Key, one task. Fails when answers or tables show two tasks for one key, or one task
-//!   for two keys. Unknown when no key was used twice.
+//!   for two keys. Two tasks whose creations are as far apart by the cluster's time as keys are kept are no
+//!   failure: a clock that is put forward by days lets keys be forgotten. Unknown when no key was used twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use crate::acks::probed_nodes;
-use crate::event::{Event, Submit, TaskSeen, What};
+use crate::event::{Event, Kind, Submit, TaskSeen, What};
 use crate::history::{History, Operation};
 use crate::tables::{Table, final_tables};
 use crate::verdict::Judgement;
@@ -47,7 +49,35 @@ pub fn lost(history: &History, _: &Options) -> Vec<Judgement> {
     judgement.stat("tables", tables.len() as f64);
     judgement.stat("stale", found_later as f64);
     count_unknown(&operations, &tables, &mut judgement);
+    not_asked_for(&operations, &tables, &mut judgement);
     vec![judgement]
+}
+
+/// Tasks in tables whose label no submission carries that can have happened.
+fn not_asked_for(operations: &[Operation<'_>], tables: &[Table<'_>], judgement: &mut Judgement) {
+    // Of each label: the last line of a refusal of it, and whether any submission of it was more than refused.
+    let mut asked: BTreeMap<&str, (u64, bool)> = BTreeMap::new();
+    for operation in operations {
+        let What::Submit(submit) = &operation.invoke.what else { continue };
+        let refused = operation.end.filter(|end| end.kind == Kind::Fail);
+        let known = asked.entry(&submit.label).or_default();
+        known.0 = refused.map_or(known.0, |end| end.i);
+        known.1 |= refused.is_none();
+    }
+    let mut told: BTreeSet<&str> = BTreeSet::new();
+    for (task, row) in tables.iter().flat_map(|table| &table.rows) {
+        // Without a label it is not one of a client's.
+        let Some(label) = row.task.label.as_deref().filter(|label| !label.is_empty()) else { continue };
+        let (what, refusal) = match asked.get(label) {
+            Some((_, true)) => continue,
+            Some((refusal, false)) => ("every submission of it was refused", Some(*refusal)),
+            None => ("nobody asked for it", None),
+        };
+        if told.insert(task) {
+            let events: Vec<u64> = refusal.into_iter().chain([row.event]).collect();
+            judgement.violated(format!("{task} ({label}) is in a table, and {what}"), Some(task), &events);
+        }
+    }
 }
 
 fn acks<'a>(operations: &[Operation<'a>]) -> BTreeMap<&'a str, Ack<'a>> {
@@ -148,7 +178,7 @@ fn count_unknown(operations: &[Operation<'_>], tables: &[Table<'_>], judgement: 
 }
 
 /// A4. See the module.
-pub fn once(history: &History, _: &Options) -> Vec<Judgement> {
+pub fn once(history: &History, options: &Options) -> Vec<Judgement> {
     let mut judgement = Judgement::of("A4");
     let operations = history.operations();
     let mut uses: BTreeMap<&str, u64> = BTreeMap::new();
@@ -160,16 +190,17 @@ pub fn once(history: &History, _: &Options) -> Vec<Judgement> {
         key_of_label.insert(&submit.label, key);
     }
     let mut pairs = Pairs::default();
+    let kept_ms = options.key_kept_ms;
     for (event, submit, seen) in answers(&operations) {
         if let Some(key) = submit.idempotency_key.as_deref() {
-            pairs.add(key, &seen.task_id, event.i, &mut judgement);
+            pairs.add(key, Made::of(seen, event.i), kept_ms, &mut judgement);
         }
     }
     for table in final_tables(history) {
-        for (task, row) in &table.rows {
+        for row in table.rows.values() {
             let of_label = row.task.label.as_deref().and_then(|label| key_of_label.get(label).copied());
             if let Some(key) = row.task.idempotency_key.as_deref().or(of_label) {
-                pairs.add(key, task, row.event, &mut judgement);
+                pairs.add(key, Made::of(&row.task.task, row.event), kept_ms, &mut judgement);
             }
         }
     }
@@ -182,24 +213,45 @@ pub fn once(history: &History, _: &Options) -> Vec<Judgement> {
     vec![judgement]
 }
 
-/// Which task a key stands for, and which key made a task, each with the event that told it first.
+/// A task that a key made, and the event that told it.
+#[derive(Clone, Copy)]
+struct Made<'a> {
+    task: &'a str,
+    created_ms: Option<i64>,
+    event: u64,
+}
+
+impl<'a> Made<'a> {
+    fn of(seen: &'a TaskSeen, event: u64) -> Made<'a> {
+        Made { task: &seen.task_id, created_ms: seen.created_at_ms, event }
+    }
+
+    /// Whether the key had been forgotten before it made the later of the two, by the cluster's time.
+    fn is_apart(&self, other: &Made<'_>, kept_ms: u64) -> bool {
+        let created = self.created_ms.zip(other.created_ms);
+        created.is_some_and(|(one, two)| one.abs_diff(two) >= kept_ms)
+    }
+}
+
+/// Which tasks a key stands for, and which key made a task, each with the event that told it first.
 #[derive(Default)]
 struct Pairs<'a> {
-    tasks: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
+    tasks: BTreeMap<&'a str, Vec<Made<'a>>>,
     keys: BTreeMap<&'a str, (&'a str, u64)>,
 }
 
 impl<'a> Pairs<'a> {
-    fn add(&mut self, key: &'a str, task: &'a str, event: u64, judgement: &mut Judgement) {
-        let tasks = self.tasks.entry(key).or_default();
-        if tasks.contains_key(task) {
+    fn add(&mut self, key: &'a str, made: Made<'a>, kept_ms: u64, judgement: &mut Judgement) {
+        let Made { task, event, .. } = made;
+        let known = self.tasks.entry(key).or_default();
+        if known.iter().any(|other| other.task == task) {
             return;
         }
-        if let Some((other, first)) = tasks.iter().next() {
-            let what = format!("the Idempotency-Key {key:?} stands for {other} and for {task}");
-            judgement.violated(what, Some(task), &[*first, event]);
+        if let Some(other) = known.iter().find(|other| !other.is_apart(&made, kept_ms)) {
+            let what = format!("the Idempotency-Key {key:?} stands for {} and for {task}", other.task);
+            judgement.violated(what, Some(task), &[other.event, event]);
         }
-        tasks.insert(task, event);
+        known.push(made);
         let (other, first) = *self.keys.entry(task).or_insert((key, event));
         if other != key {
             let what = format!("{task} was made by the Idempotency-Keys {other:?} and {key:?}");

@@ -4,7 +4,7 @@ use super::Options;
 use crate::attempts::{Life, Tasks, Try};
 use crate::clocks::Clocks;
 use crate::event::{AttemptRow, FinalTask, Submit};
-use crate::faults::{busy, disturbed};
+use crate::faults::{busy, disturbed, in_force};
 use crate::history::History;
 use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
@@ -113,13 +113,18 @@ fn failed_for_good(one: &Try<'_>) -> bool {
 
 /// D6. An attempt after a failure or a loss arrives no sooner than its backoff (or what the handler asked
 /// for), less one tick; and, when nothing disturbed the cluster and nothing waited for slots, no later than
-/// that and the lateness that is allowed. What ended by a report is measured by the monotonic clock; what the
+/// that and the lateness that is allowed; and amid faults no later than the bound on waiting, not counting the
+/// time in which they were in force. What ended by a report is measured by the monotonic clock; what the
 /// leader declared, by the cluster's time in the table.
 pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D6");
     let tasks = Tasks::of(history);
     let clocks = Clocks::of(history, options.clock_noise_ms);
-    let calm = Calm { disturbed: disturbed(history, options, |_| true), busy: busy(history) };
+    let calm = Calm {
+        disturbed: disturbed(history, options, |_| true),
+        busy: busy(history),
+        in_force: in_force(history),
+    };
     let (mut looked_at, mut in_calm) = (0_u64, 0_u64);
     for (task, life) in &tasks.by_id {
         let Some(request) = life.request() else { continue };
@@ -154,6 +159,7 @@ pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
 struct Calm {
     disturbed: Spans,
     busy: Spans,
+    in_force: Spans,
 }
 
 /// The delay before the retry that follows this many counted attempts, in ms.
@@ -204,11 +210,17 @@ impl Gap<'_> {
         let (acked, _) = self.one.answers.iter().find(|(_, acked)| acked.verdict == "accepted")?;
         let (recv, _) = self.after.receipts.first()?;
         let due_ns = acked.mono_ns + self.wanted_ms * MS;
+        let late_ns = recv.mono_ns.saturating_sub(due_ns);
         if calm.disturbed.touch(acked.mono_ns, recv.mono_ns) || calm.busy.touch(due_ns, recv.mono_ns) {
-            return None;
+            let held_up_ns = calm.in_force.covered(due_ns, recv.mono_ns);
+            let waited_ms = late_ns.saturating_sub(held_up_ns) / MS;
+            return (waited_ms > options.starvation_ms).then(|| {
+                let what = format!("arrived {waited_ms} ms after it was due, not counting faults");
+                (what, vec![acked.i, recv.i])
+            });
         }
         *judged += 1;
-        let late_ms = recv.mono_ns.saturating_sub(due_ns) / MS;
+        let late_ms = late_ns / MS;
         (late_ms > options.lateness_ms).then(|| {
             let what = format!("arrived {late_ms} ms after it was due, and nothing disturbed the cluster");
             (what, vec![acked.i, recv.i])

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::Options;
 use crate::attempts::{Life, Tasks};
 use crate::event::FinalTask;
-use crate::faults::{busy, disturbed, end_ns};
+use crate::faults::{busy, end_ns, in_force};
 use crate::history::History;
 use crate::spans::MS;
 use crate::verdict::Judgement;
@@ -21,13 +21,13 @@ struct Class {
 
 /// D12. From when a task was due and acknowledged until its first attempt reached an executor (or, of one that
 /// is still ready in a table, until that was read), no task waits longer than the bound, not counting the time
-/// in which faults were near. The longest wait of each priority is a figure, and so is for how long no executor
+/// in which faults were in force or nobody led. The longest wait of each priority is a figure, and so is for how long no executor
 /// had a free slot: without that nothing was in anybody's way. And of equal priority the one that waits longest
 /// goes first.
 pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D12");
     let tasks = Tasks::of(history);
-    let troubled = disturbed(history, options, |_| true);
+    let troubled = in_force(history);
     let mut classes: BTreeMap<u64, Class> = BTreeMap::new();
     for (task, life) in &tasks.by_id {
         let Some((priority, due_ns, until_ns, event)) = wait_of(life) else { continue };

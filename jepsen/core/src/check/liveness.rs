@@ -29,7 +29,7 @@ fn probes_since(history: &History, from: u64) -> Probes<'_> {
 /// healed; at the highest index of which several replicas told digests these are equal, and so are the tables
 /// at the end that were read at one index; and of the submissions that began after the heal one succeeds
 /// within that time. Replicas that the plan removed are left out. Unknown when the run did not get to the
-/// heal, or nobody was probed after it.
+/// heal, or nobody was probed or asked for anything after it.
 pub fn heals(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L1");
     let Some(heal) = history.phase("heal") else {
@@ -169,6 +169,9 @@ fn serves_again(word: &mut Judgement, history: &History, heal: u64, deadline: u6
         word.stat("first_fresh_ack_ms", (at.saturating_sub(heal) / MS) as f64);
     }
     let had_time = history.events().last().is_some_and(|last| last.mono_ns >= deadline);
+    if fresh == 0 {
+        word.unknown("nothing was submitted after the heal", &[]);
+    }
     if fresh > 0 && !in_time && had_time {
         tried.truncate(5);
         word.violated("no submission after the heal was acknowledged in time", None, &tried);

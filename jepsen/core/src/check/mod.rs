@@ -58,8 +58,11 @@ pub struct Options {
     pub due_per_tick: u64,
     /// So long past its timeout an attempt may run before the leader asks its executor to stop it, in ms.
     pub timeout_grace_ms: u64,
-    /// No task waits for a slot for longer than this, in ms, not counting the time in which faults are near.
+    /// No task waits for a slot, for its retry or for the end of its timeout for longer than this, in ms, also
+    /// amid faults: only the time in which they are in force does not count.
     pub starvation_ms: u64,
+    /// An Idempotency-Key is kept for so long, in ms of the cluster's time.
+    pub key_kept_ms: u64,
     /// A table keeps at least so many attempts of a shard before it forgets any.
     pub kept_attempts: usize,
     /// Offsets of wall clocks are measured to within so many ms.
@@ -95,6 +98,7 @@ impl Default for Options {
             due_per_tick: 512,
             timeout_grace_ms: 5_000,
             starvation_ms: 30_000,
+            key_kept_ms: 24 * 3_600_000,
             kept_attempts: 32,
             clock_noise_ms: 50,
             one_bad_ok_share: 0.95,

@@ -4,7 +4,7 @@ use super::Options;
 use crate::attempts::{Tasks, Try};
 use crate::clocks::Clocks;
 use crate::event::Event;
-use crate::faults::{busy, disturbed, end_ns, installed};
+use crate::faults::{busy, disturbed, end_ns, in_force, installed};
 use crate::history::History;
 use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
@@ -150,11 +150,12 @@ fn bursts(word: &mut Judgement, mut arrivals: Vec<(u64, u64)>, stepped: &Spans, 
 
 /// T7. An attempt with a timeout is not ended by it before it has run so long; one that its executor ends by
 /// itself ends within the lateness that is allowed after that; one that is still running, at an executor that
-/// lives and with nothing disturbed, is told to stop once the grace and two heartbeats have passed too.
+/// lives and with nothing disturbed, is told to stop once the grace and two heartbeats have passed too. Amid faults
+/// all of this may take longer by the bound on waiting, not counting the time in which they are in force.
 pub fn timeouts(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("T7");
     let tasks = Tasks::of(history);
-    let disturbed = disturbed(history, options, |_| true);
+    let near = Near { disturbed: disturbed(history, options, |_| true), in_force: in_force(history) };
     let end = end_ns(history);
     let (mut looked_at, mut ended, mut told) = (0_u64, 0_u64, 0_u64);
     for (task, life) in &tasks.by_id {
@@ -165,7 +166,7 @@ pub fn timeouts(history: &History, options: &Options) -> Vec<Judgement> {
             let run = Limited { one, start, timeout_ms, options };
             ended += u64::from(one.said("timedOut"));
             told += u64::from(one.stops.iter().any(|(_, stop)| stop.reason == "timedOut"));
-            let judged = run.too_soon().or_else(|| run.too_late(&disturbed, end));
+            let judged = run.too_soon().or_else(|| run.too_late(&near, end));
             if let Some((what, events)) = judged {
                 word.violated(format!("attempt {number} {what}"), Some(task), &events);
             }
@@ -175,6 +176,12 @@ pub fn timeouts(history: &History, options: &Options) -> Vec<Judgement> {
     word.stat("timed_out", ended as f64);
     word.stat("told_to_stop", told as f64);
     vec![word]
+}
+
+/// When faults may explain that an attempt ran on.
+struct Near {
+    disturbed: Spans,
+    in_force: Spans,
 }
 
 /// A run with a limit.
@@ -199,7 +206,7 @@ impl Limited<'_> {
         Some((what, vec![self.start.i, early.i]))
     }
 
-    fn too_late(&self, disturbed: &Spans, end_ns: u64) -> Option<(String, Vec<u64>)> {
+    fn too_late(&self, near: &Near, end_ns: u64) -> Option<(String, Vec<u64>)> {
         let Options { timeout_grace_ms, heartbeat_ms, lateness_ms, .. } = self.options;
         let told = self.one.stops.first().map(|(event, _)| *event);
         let finish = self.one.finishes.first().map(|(event, _)| *event);
@@ -211,11 +218,18 @@ impl Limited<'_> {
         };
         let over = [told, finish].into_iter().flatten().min_by_key(|event| event.i);
         let over_ns = over.map_or(end_ns, |event| event.mono_ns);
-        let ran_ms = over_ns.saturating_sub(self.start.mono_ns) / MS;
-        if ran_ms <= limit_ms || disturbed.touch(self.start.mono_ns, over_ns) {
+        let ran_ns = over_ns.saturating_sub(self.start.mono_ns);
+        let (ran_ms, when) = if near.disturbed.touch(self.start.mono_ns, over_ns) {
+            let held_up_ns = near.in_force.covered(self.start.mono_ns, over_ns);
+            let least_ms = ran_ns.saturating_sub(held_up_ns) / MS;
+            (least_ms.saturating_sub(self.options.starvation_ms), "more than faults and waiting explain")
+        } else {
+            (ran_ns / MS, "in calm")
+        };
+        if ran_ms <= limit_ms {
             return None;
         }
-        let what = format!("ran for {ran_ms} ms in calm, and may run {} ms", self.timeout_ms);
+        let what = format!("ran for {ran_ms} ms {when}, and may run {} ms", self.timeout_ms);
         let events = [Some(self.start), over].into_iter().flatten().map(|event| event.i).collect();
         Some((what, events))
     }
