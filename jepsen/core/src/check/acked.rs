@@ -3,8 +3,8 @@
 //! - **A1**: no acknowledged task is lost. Fails when a task whose submission was answered is missing from a read
 //!   that began after the answer, or from the table of any replica at the end. Submissions of unknown outcome may
 //!   be there or not; how many were is a figure. Fails also when a table has a task that was refused at every
-//!   try, or that nobody asked for: what was refused has not happened. Unknown when a replica that was probed has no whole table in
-//!   the history, or one from before an acknowledgement.
+//!   try, or that nobody asked for: what was refused has not happened. Unknown when a replica that was probed has
+//!   no whole table in the history, or one from before an acknowledgement.
 //! - **A4**: one Idempotency-Key, one task. Fails when answers or tables show two tasks for one key, or one task
 //!   for two keys. Two tasks whose creations are as far apart by the cluster's time as keys are kept are no
 //!   failure: a clock that is put forward by days lets keys be forgotten. Unknown when no key was used twice.

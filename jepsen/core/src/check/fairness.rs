@@ -21,9 +21,9 @@ struct Class {
 
 /// D12. From when a task was due and acknowledged until its first attempt reached an executor (or, of one that
 /// is still ready in a table, until that was read), no task waits longer than the bound, not counting the time
-/// in which faults were in force or nobody led. The longest wait of each priority is a figure, and so is for how long no executor
-/// had a free slot: without that nothing was in anybody's way. And of equal priority the one that waits longest
-/// goes first.
+/// in which faults were in force or nobody led. The longest wait of each priority is a figure, and so is for how
+/// long no executor had a free slot: without that nothing was in anybody's way. And of equal priority the one
+/// that waits longest goes first.
 pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D12");
     let tasks = Tasks::of(history);
