@@ -96,20 +96,26 @@ pub fn undo(hand: &mut Hand<'_>, action: &Action, hit: &[String]) -> Result<()> 
         }
         processes::start(hand, host)?;
         if matches!(action, Action::Flip | Action::Truncate) {
-            start_or_replace(replica)?;
+            if start_or_replace(replica)? {
+                hand.memory.damaged.remove(host);
+            }
+        } else if !hand.memory.damaged.contains(host) {
+            // What is wrong with it from now on is its own fault.
+            replica.process.expect_life();
         }
     }
     Ok(())
 }
 
-/// A replica that cannot start on its damaged bytes comes back empty, under a new identity.
-fn start_or_replace(replica: &Replica) -> Result<()> {
+/// A replica that cannot start on its damaged bytes comes back empty, under a new identity. Says whether it did.
+fn start_or_replace(replica: &Replica) -> Result<bool> {
     replica.process.expect_end();
     if replica.process.wait(STARTED)?.is_none() {
-        return Ok(());
+        return Ok(false);
     }
     replica.wipe()?;
-    replica.start()
+    replica.start()?;
+    Ok(true)
 }
 
 /// Before a run ends: replicas that ended on damaged bytes later, when they read them.

@@ -44,6 +44,9 @@ pub fn undo(hand: &mut Hand<'_>, hit: &[String]) -> Result<()> {
     for host in hit {
         lift(hand, host)?;
         processes::start(hand, host)?;
+        if !hand.memory.damaged.contains(host) {
+            hand.cluster.replica(host)?.process.expect_life();
+        }
     }
     Ok(())
 }
