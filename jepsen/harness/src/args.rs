@@ -14,7 +14,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 valid; 1 invalid; 2 unknown, or a wrong command line; 70 the harness itself failed.";
+Exit codes: 0 valid; 1 invalid; 2 unknown; 70 a wrong command line, or the harness itself failed.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]

@@ -8,14 +8,22 @@ use orloj_jepsen::args::{Cli, Command};
 use orloj_jepsen::journal::{self, Journal};
 use orloj_jepsen::{check_cmd, doctor, failover, run, shrink_cmd};
 
+/// The harness failed: no word on any run.
+const FAILED: u8 = 70;
+
 fn main() -> ExitCode {
-    match carry_out(&Cli::parse().command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(70)
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(told) => {
+            // What was asked for is printed; a command that is not understood must not look like a verdict.
+            let _ = told.print();
+            return if told.use_stderr() { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
         }
-    }
+    };
+    carry_out(&cli.command).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(FAILED)
+    })
 }
 
 fn carry_out(command: &Command) -> Result<ExitCode> {
@@ -38,5 +46,5 @@ fn clean() -> Result<ExitCode> {
         one.problems.iter().for_each(|problem| println!("  not undone: {problem}"));
     }
     let clean = left.iter().all(|one| one.problems.is_empty());
-    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::from(if clean { 0 } else { FAILED }))
 }

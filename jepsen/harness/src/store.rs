@@ -104,7 +104,8 @@ impl RunDir {
         self.0.join("wall")
     }
 
-    /// Merges the parts of the history and writes it.
+    /// Merges the parts of the history and writes it. A last line without an end was torn when the harness was
+    /// killed: it counts for nothing.
     ///
     /// # Errors
     /// A part cannot be read, or the history cannot be written.
@@ -115,9 +116,10 @@ impl RunDir {
             .collect::<Result<_, _>>()?;
         parts.sort();
         for part in parts {
-            let file = fs::File::open(&part)?;
             let named = || format!("history part {}", part.display());
-            events.extend(History::read_lines(BufReader::new(file)).with_context(named)?);
+            let text = fs::read(&part).with_context(named)?;
+            let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            events.extend(History::read_lines(&text[..whole]).with_context(named)?);
         }
         let history = History::merge(events);
         let mut file = BufWriter::new(fs::File::create(self.history())?);
@@ -208,7 +210,8 @@ mod tests {
             )
         };
         fs::write(run.parts().join("a.jsonl"), line(5, "a") + &line(9, "a")).unwrap();
-        fs::write(run.parts().join("b.jsonl"), line(7, "b")).unwrap();
+        // Its writer was killed in the middle of a line.
+        fs::write(run.parts().join("b.jsonl"), line(7, "b") + &line(8, "b")[..40]).unwrap();
         let sources = |history: &History| -> Vec<String> {
             history.events().iter().map(|event| event.src.clone()).collect()
         };
