@@ -6,6 +6,7 @@
 //! * [`net`], [`disk`] and [`time`] stand in for the machine, [`entropy`] for its random numbers.
 //! * [`replica`] composes the product as its server does, [`machine`] starts, stops and crashes it; [`panics`]
 //!   tells of tasks that died.
+//! * [`mutants`] breaks the product on purpose, which proves the checkers.
 //! * [`nemesis`] hurts them, [`client`] and [`executors`] drive the harness's own agents.
 //!
 //! What is not simulated: HTTP connections (routers are called in memory), RocksDB (the storage engine is another),
@@ -20,6 +21,7 @@ pub mod entropy;
 pub mod executors;
 pub mod host;
 pub mod machine;
+pub mod mutants;
 pub mod nemesis;
 pub mod net;
 pub mod panics;

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+#[cfg(feature = "mutants")]
+use orloj_sim::mutants::prove::{self, Proof};
+use orloj_sim::single::{self, Said, Single};
 use orloj_sim::sweep::{self, Sweep};
-use orloj_sim::{single, single::Single};
 
 /// Runs whole clusters in simulated time, each decided by its seed.
 #[derive(Debug, Parser)]
@@ -26,6 +28,9 @@ enum Command {
         /// How long the load with faults goes on, in simulated seconds.
         #[arg(long, default_value_t = single::DEFAULT_LOAD_S)]
         seconds: u64,
+        /// Only faults of this name, such as `clock.jump`; may be given several times.
+        #[arg(long)]
+        only: Vec<String>,
         /// Writes the history there.
         #[arg(long)]
         history: Option<PathBuf>,
@@ -56,21 +61,48 @@ enum Command {
         /// How long the load with faults goes on, in simulated seconds.
         #[arg(long, default_value_t = single::DEFAULT_LOAD_S)]
         seconds: u64,
+        /// Only faults of this name; may be given several times.
+        #[arg(long)]
+        only: Vec<String>,
         /// What to log, as `RUST_LOG` has it.
         #[arg(long, default_value = "info")]
         log: String,
     },
+    /// Breaks the product in each known way and sees that a checker that was named for it notices.
+    #[cfg(feature = "mutants")]
+    Mutants {
+        /// Only this one.
+        #[arg(long)]
+        only: Option<String>,
+        /// How many seeds must be valid without any first.
+        #[arg(long, default_value_t = 3)]
+        sound: u64,
+        /// How long the load with faults goes on, in simulated seconds.
+        #[arg(long, default_value_t = single::DEFAULT_LOAD_S)]
+        seconds: u64,
+        /// Tells one JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
+    #[cfg(feature = "mutants")]
+    break_product()?;
     match Args::parse().command {
-        Command::Run { seed, seconds, history, json } => {
-            let outcome = Single { seed, seconds, log: None }.run()?;
+        Command::Run { seed, seconds, only, history, json } => {
+            let outcome = Single { seed, seconds, only, log: None }.run()?;
             if let Some(path) = history {
                 single::write_history(&outcome.history, std::fs::File::create(path)?)?;
             }
-            let text =
-                if json { serde_json::to_string(&outcome.report)? } else { single::tell(seed, &outcome) };
+            let text = match json {
+                true => serde_json::to_string(&Said::of(&outcome))?,
+                false => {
+                    let (events, seconds) = (outcome.history.events().len(), outcome.simulated_ms / 1_000);
+                    let verdict = single::tell(seed, &outcome.report);
+                    format!("{verdict}\n{events} events in {seconds} simulated seconds")
+                }
+            };
             writeln!(std::io::stdout(), "{text}")?;
             Ok(single::exit(&outcome.report))
         }
@@ -78,10 +110,23 @@ fn main() -> anyhow::Result<ExitCode> {
             let sweep = Sweep { from, seeds, jobs, seconds };
             sweep::run(&sweep, &mut std::io::stdout())
         }
-        Command::Trace { seed, seconds, log } => {
-            let outcome = Single { seed, seconds, log: Some(log) }.run()?;
+        Command::Trace { seed, seconds, only, log } => {
+            let outcome = Single { seed, seconds, only, log: Some(log) }.run()?;
             single::write_history(&outcome.history, std::io::stdout())?;
             Ok(single::exit(&outcome.report))
         }
+        #[cfg(feature = "mutants")]
+        Command::Mutants { only, sound, seconds, json } => {
+            let proof = Proof { only, sound, seconds, json };
+            prove::run(&proof, &mut std::io::stdout())
+        }
     }
+}
+
+/// Breaks the product on purpose, in the way that the environment names; its seeds inherit it.
+#[cfg(feature = "mutants")]
+fn break_product() -> anyhow::Result<()> {
+    let name = std::env::var(prove::VARIABLE).ok();
+    let switched = orloj_model::mutant::switch_on(name.as_deref());
+    switched.map_err(|error| anyhow::anyhow!("{}: {error}", prove::VARIABLE))
 }

@@ -20,6 +20,9 @@ pub struct Listed {
     pub checkers: Vec<String>,
     /// Within so many seeds, from the first one on.
     pub seeds: u64,
+    /// Of whose faults only these are left, by name: others would hide it. Empty: all are left.
+    #[serde(default)]
+    pub faults: Vec<String>,
 }
 
 /// Every deliberate fault, in the order of the list.
@@ -45,6 +48,7 @@ mod tests {
     use orloj_model::mutant::Mutant;
 
     use super::*;
+    use crate::plan::Plan;
 
     #[test]
     fn every_mutant_is_listed_with_checkers_that_are_live() {
@@ -54,10 +58,18 @@ mod tests {
         assert_eq!(listed, all);
         let live = judge(&History::merge(Vec::new()), &Options::default()).judgements;
         let live: BTreeSet<String> = live.into_iter().map(|judgement| judgement.id).collect();
-        for Listed { name, checkers, seeds } in &list {
+        for Listed { name, checkers, seeds, faults } in &list {
             assert!(!checkers.is_empty() && *seeds > 0, "{name} must be caught by nobody");
             let dead: Vec<&String> = checkers.iter().filter(|id| !live.contains(*id)).collect();
             assert!(dead.is_empty(), "{name} names checkers that are not live: {dead:?}");
+            for fault in faults {
+                let is_drawn = |seed| {
+                    let mut plan = Plan::expand(seed, 20_000);
+                    plan.keep(std::slice::from_ref(fault));
+                    !plan.steps.is_empty()
+                };
+                assert!((1..=*seeds).any(is_drawn), "{name} waits for the fault {fault}, which no plan has");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Carries a plan out: finds out whom each step means, hurts them, takes it back, and records all of it.
 
 mod effects;
-mod naming;
+pub(crate) mod naming;
 
 use std::collections::BTreeMap;
 
@@ -182,7 +182,9 @@ impl Nemesis {
             Fault::Transfer => self.transfer(world, nodes[0]),
             Fault::ExecutorKill { .. } => {
                 let executor = world.executors[nodes[0] - 1].clone();
-                executor.is_up() && world.inside(|| executor.with(|mock, now| mock.kill(now))) == ()
+                let lives = executor.is_up();
+                world.inside(|| executor.with(|mock, now| mock.kill(now)));
+                lives
             }
             Fault::ExecutorVice(_, vices) => {
                 let executor = world.executors[nodes[0] - 1].clone();

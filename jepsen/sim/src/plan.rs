@@ -6,12 +6,16 @@
 use orloj_jepsen_agents::mock::Vices;
 use orloj_jepsen_agents::rng::Rng;
 
+use crate::nemesis::naming;
 use crate::net::Cut;
 
 /// Load without faults at the beginning, in ms.
 const WARM_UP_MS: u64 = 1_500;
 /// Kinds of faults of one seed, fewest and most.
 const KINDS: (u64, u64) = (3, 7);
+
+/// A good clock is at most so wrong, in parts per million.
+const GOOD_CLOCK_PPM: i64 = 50;
 
 /// Whom a fault is meant for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,9 +142,25 @@ impl Plan {
     /// What a seed means for a load of this length.
     pub fn expand(seed: u64, load_ms: u64) -> Plan {
         let rng = Rng::new(seed).split("plan");
-        let sizes = sizes(&mut rng.split("sizes"));
+        let mut sizes = sizes(&mut rng.split("sizes"));
         let ops_per_s = rng.split("load").between(20, 90) as f64;
-        Plan { seed, load_ms, ops_per_s, sizes, steps: steps(&mut rng.split("steps"), load_ms) }
+        let steps = steps(&mut rng.split("steps"), load_ms);
+        // With both, the checkers could not tell how far the cluster's time is ahead.
+        if steps.iter().any(|step| matches!(step.fault, Fault::ClockJump(_))) {
+            sizes.drift_ppm.iter_mut().for_each(|ppm| *ppm %= GOOD_CLOCK_PPM);
+        }
+        Plan { seed, load_ms, ops_per_s, sizes, steps }
+    }
+
+    /// Leaves only the faults of these names, such as `clock.jump`; all of them when none is named.
+    pub fn keep(&mut self, names: &[String]) {
+        let is_kept = |step: &Step| {
+            let (package, name) = naming::name(&step.fault);
+            names.iter().any(|kept| kept.split_once('.') == Some((package, name)))
+        };
+        if !names.is_empty() {
+            self.steps.retain(is_kept);
+        }
     }
 }
 
@@ -161,8 +181,8 @@ fn sizes(rng: &mut Rng) -> Sizes {
 
 /// Most clocks are good, some run away by up to one percent.
 fn drift(rng: &mut Rng) -> i64 {
-    let most = if rng.chance(0.2) { 10_000 } else { 50 };
-    rng.between(0, 2 * most) as i64 - most as i64
+    let most = if rng.chance(0.2) { 10_000 } else { GOOD_CLOCK_PPM };
+    rng.between(0, 2 * most.unsigned_abs()) as i64 - most
 }
 
 fn steps(rng: &mut Rng, load_ms: u64) -> Vec<Step> {
@@ -252,12 +272,15 @@ fn replicas(rng: &mut Rng, fault: &Fault) -> Target {
     }
 }
 
-/// From 10 ms to two days, in both directions, each size as likely as the others.
+/// From 10 ms to hours forward and days back, each size as likely as the others. Not a day forward: by the
+/// cluster's time, which follows, an Idempotency-Key is forgotten then, as it is promised.
 fn jump(rng: &mut Rng) -> i64 {
-    const SIZES: [u64; 6] = [10, 100, 1_000, 30_000, 3_600_000, 172_800_000];
-    let size = rng.pick(&SIZES).copied().unwrap_or(10);
+    const SIZES: [u64; 6] = [10, 100, 1_000, 30_000, 1_000_000, 172_800_000];
+    let back = rng.chance(0.5);
+    let sizes = if back { &SIZES[..] } else { &SIZES[..5] };
+    let size = rng.pick(sizes).copied().unwrap_or(10);
     let by = rng.between(size, 5 * size) as i64;
-    if rng.chance(0.5) { by } else { -by }
+    if back { -by } else { by }
 }
 
 fn vice(rng: &mut Rng) -> Fault {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use orloj_jepsen_core::check::Report;
 use orloj_jepsen_core::{History, Validity};
+use serde::{Deserialize, Serialize};
 
 use crate::plan::Plan;
 use crate::run::{self, Outcome};
@@ -26,6 +27,8 @@ pub struct Single {
     pub seed: u64,
     /// How long the load with faults goes on, in simulated seconds.
     pub seconds: u64,
+    /// Only faults of these names, such as `clock.jump`; all of them when none is named.
+    pub only: Vec<String>,
     /// What the replicas log on stderr, as `RUST_LOG` has it; nothing by default.
     pub log: Option<String>,
 }
@@ -46,7 +49,8 @@ impl Single {
         let (this, path) = (self.clone(), dir.path().to_owned());
         let thread = std::thread::spawn(move || {
             entropy::seed(this.seed);
-            let plan = Plan::expand(this.seed, this.seconds.saturating_mul(1_000));
+            let mut plan = Plan::expand(this.seed, this.seconds.saturating_mul(1_000));
+            plan.keep(&this.only);
             match &this.log {
                 Some(filter) => trace::with(filter, || run::run(&plan, &path)),
                 None => run::run(&plan, &path),
@@ -56,15 +60,28 @@ impl Single {
     }
 }
 
+/// What a process says of its seed to the one that started it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Said {
+    /// The verdict.
+    #[serde(flatten)]
+    pub report: Report,
+    /// How much time passed in the simulation, in ms.
+    pub simulated_ms: u64,
+}
+
+impl Said {
+    /// What there is to say.
+    pub fn of(outcome: &Outcome) -> Said {
+        Said { report: outcome.report.clone(), simulated_ms: outcome.simulated_ms }
+    }
+}
+
 /// The verdict for people.
-pub fn tell(seed: u64, outcome: &Outcome) -> String {
-    let mut lines = vec![format!(
-        "seed {seed}: {:?} ({} events, {} s simulated)",
-        outcome.report.validity,
-        outcome.history.events().len(),
-        outcome.simulated_ms / 1_000
-    )];
-    for judgement in &outcome.report.judgements {
+pub fn tell(seed: u64, report: &Report) -> String {
+    let mut lines = vec![format!("seed {seed}: {:?}", report.validity)];
+    for judgement in &report.judgements {
         if judgement.validity == Validity::Valid {
             continue;
         }

@@ -1,13 +1,21 @@
 //! Many seeds, each in a process of its own: what one leaves behind in a process would change the next, and a seed
 //! that hangs or dies takes nobody with it.
 
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use orloj_jepsen_core::Validity;
+use orloj_jepsen_core::check::Report;
+
+use crate::single;
+
+/// The checker whose figures tell what was exercised.
+const COVERAGE: &str = "H1";
 
 /// What to run.
 #[derive(Debug, Clone, Copy)]
@@ -25,8 +33,8 @@ pub struct Sweep {
 /// What came of one seed.
 struct Ended {
     seed: u64,
-    code: Option<i32>,
-    text: String,
+    /// The word on it; none when the simulation itself failed, with what it said then.
+    report: Result<Report, String>,
 }
 
 /// Runs the seeds and tells of each that is not valid how to run it again. Fails when any is not.
@@ -47,17 +55,11 @@ pub fn run(sweep: &Sweep, out: &mut impl Write) -> anyhow::Result<ExitCode> {
                 return;
             }
             let output = Command::new(&program)
-                .args(["run", "--seed", &seed.to_string(), "--seconds", &sweep.seconds.to_string()])
+                .args(["run", "--json", "--seed", &seed.to_string(), "--seconds", &sweep.seconds.to_string()])
                 .stdin(Stdio::null())
                 .output();
             let ended = match output {
-                Ok(output) => {
-                    let mut text = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-                    if text.is_empty() {
-                        text = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-                    }
-                    Ended { seed, code: output.status.code(), text }
-                }
+                Ok(output) => Ended { seed, report: read(&output) },
                 Err(error) => {
                     *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                     return;
@@ -69,15 +71,23 @@ pub fn run(sweep: &Sweep, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         }
     };
     let mut failed = Vec::new();
+    let mut coverage = Coverage::default();
     std::thread::scope(|scope| -> anyhow::Result<()> {
         for _ in 0..sweep.jobs.max(1) {
             let sender = sender.clone();
             scope.spawn(|| work(sender));
         }
         drop(sender);
-        for Ended { seed, code, text } in ended {
-            if code != Some(0) {
-                writeln!(out, "{text}\n  again: orloj-sim run --seed {seed} --seconds {}", sweep.seconds)?;
+        for Ended { seed, report } in ended {
+            let problem = match report {
+                Ok(report) => {
+                    coverage.add(&report);
+                    (report.validity != Validity::Valid).then(|| single::tell(seed, &report))
+                }
+                Err(problem) => Some(format!("seed {seed}: the simulation failed\n{problem}")),
+            };
+            if let Some(problem) = problem {
+                writeln!(out, "{problem}\n  again: orloj-sim run --seed {seed} --seconds {}", sweep.seconds)?;
                 out.flush()?;
                 failed.push(seed);
             }
@@ -87,6 +97,7 @@ pub fn run(sweep: &Sweep, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error).context("cannot run a seed");
     }
+    coverage.tell(out)?;
     failed.sort_unstable();
     let took = clock().saturating_duration_since(began).max(Duration::from_millis(1));
     writeln!(
@@ -97,6 +108,32 @@ pub fn run(sweep: &Sweep, out: &mut impl Write) -> anyhow::Result<ExitCode> {
         failed.len()
     )?;
     Ok(ExitCode::from(u8::from(!failed.is_empty())))
+}
+
+/// The report that a seed's process told, or why there is none.
+fn read(output: &Output) -> Result<Report, String> {
+    serde_json::from_slice(&output.stdout)
+        .map_err(|_| String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
+}
+
+/// What all seeds together exercised: the figures of the coverage checker, added up.
+#[derive(Debug, Default)]
+struct Coverage {
+    sums: BTreeMap<String, f64>,
+}
+
+impl Coverage {
+    fn add(&mut self, report: &Report) {
+        let figures = report.judgements.iter().filter(|judgement| judgement.id == COVERAGE);
+        for (name, value) in figures.flat_map(|judgement| &judgement.stats) {
+            *self.sums.entry(name.clone()).or_default() += value;
+        }
+    }
+
+    fn tell(&self, out: &mut impl Write) -> std::io::Result<()> {
+        writeln!(out, "exercised, all seeds together:")?;
+        self.sums.iter().try_for_each(|(name, value)| writeln!(out, "  {name} {value}"))
+    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "how long a sweep takes is told to people, and decides nothing")]

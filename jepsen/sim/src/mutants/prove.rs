@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use orloj_jepsen_core::Validity;
+use orloj_jepsen_core::check::Report;
 use serde::Serialize;
 
 use super::Listed;
@@ -52,7 +53,7 @@ pub fn run(proof: &Proof, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let list: Vec<Listed> = super::list()?.into_iter().filter(wanted).collect();
     ensure!(!list.is_empty(), "no mutant is named {:?}", proof.only.as_deref().unwrap_or_default());
     for seed in 1..=proof.sound {
-        let report = one_seed(None, seed, proof.seconds)?.report;
+        let report = one_seed(None, seed, proof.seconds, &[])?.report;
         if report.validity != Validity::Valid {
             writeln!(out, "{}\nwithout a mutant nothing can be proved", single::tell(seed, &report))?;
             return Ok(ExitCode::FAILURE);
@@ -80,17 +81,21 @@ pub fn run(proof: &Proof, out: &mut impl Write) -> anyhow::Result<ExitCode> {
 /// Tries seeds until one shows the fault to a checker that was named.
 fn hunt(listed: Listed, seconds: u64) -> anyhow::Result<Row> {
     let began = clock();
-    let Listed { name, checkers, seeds } = listed;
+    let Listed { name, checkers, seeds, faults } = listed;
     let (mut seen, mut simulated_ms, mut found) = (Vec::new(), 0, None);
     for seed in 1..=seeds {
-        let said = one_seed(Some(&name), seed, seconds)?;
+        let said = one_seed(Some(&name), seed, seconds, &faults)?;
         simulated_ms += said.simulated_ms;
-        let judgements = said.report.judgements.into_iter();
-        let invalid: Vec<String> =
-            judgements.filter(|one| one.validity == Validity::Invalid).map(|one| one.id).collect();
-        if invalid.iter().any(|id| checkers.contains(id)) {
-            (seen, found) = (invalid, Some(seed));
-            break;
+        let mut invalid = invalid(said.report);
+        let is_named = |id: &String| checkers.contains(id);
+        if invalid.iter().any(is_named) {
+            // What the seed shows without the mutant as well does not count.
+            let sound = self::invalid(one_seed(None, seed, seconds, &faults)?.report);
+            invalid.retain(|id| !sound.contains(id));
+            if invalid.iter().any(is_named) {
+                (seen, found) = (invalid, Some(seed));
+                break;
+            }
         }
         seen.extend(invalid);
     }
@@ -101,11 +106,18 @@ fn hunt(listed: Listed, seconds: u64) -> anyhow::Result<Row> {
     Ok(Row { mutant: name, expected: checkers, caught_by: seen, seed: found, simulated_s, real_s })
 }
 
-/// Runs one seed in a process of its own.
-fn one_seed(mutant: Option<&str>, seed: u64, seconds: u64) -> anyhow::Result<Said> {
+/// The checkers that say so.
+fn invalid(report: Report) -> Vec<String> {
+    let judgements = report.judgements.into_iter();
+    judgements.filter(|one| one.validity == Validity::Invalid).map(|one| one.id).collect()
+}
+
+/// Runs one seed in a process of its own, with only these faults when any is named.
+fn one_seed(mutant: Option<&str>, seed: u64, seconds: u64, faults: &[String]) -> anyhow::Result<Said> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let output = Command::new(program)
         .args(["run", "--json", "--seed", &seed.to_string(), "--seconds", &seconds.to_string()])
+        .args(faults.iter().flat_map(|fault| ["--only", fault.as_str()]))
         .env_remove(VARIABLE)
         .envs(mutant.map(|name| (VARIABLE, name)))
         .stdin(Stdio::null())

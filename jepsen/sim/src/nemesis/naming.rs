@@ -3,7 +3,7 @@
 use crate::plan::{Fault, Target};
 
 /// Package and name.
-pub(super) fn name(fault: &Fault) -> (&'static str, &'static str) {
+pub(crate) fn name(fault: &Fault) -> (&'static str, &'static str) {
     match fault {
         Fault::Kill => ("process", "kill"),
         Fault::Power => ("power", "fail"),
