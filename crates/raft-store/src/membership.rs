@@ -16,6 +16,7 @@ use crate::machine::Machine;
 use crate::message::{Adopt, AdoptReply, Join, JoinReply, Probed};
 use crate::node::Node;
 use crate::peer::CallError;
+use crate::runtime::to_its_end;
 use crate::status::NodeStatus;
 use crate::transport::{RpcKind, TransportError};
 use crate::types::{LoggedMembership, Member, Raft, TypeConfig};
@@ -63,7 +64,9 @@ fn explain(error: WriteError) -> MembershipError {
 async fn change(raft: &Raft<Machine>, members: ChangeMembers<NodeId, Member>) -> Result<(), MembershipError> {
     let changed = async {
         loop {
-            match raft.change_membership(members.clone(), false).await.map_err(explain) {
+            let (raft, members) = (raft.clone(), members.clone());
+            let changed = to_its_end(async move { raft.change_membership(members, false).await });
+            match changed.await.map_err(explain) {
                 Err(MembershipError::InProgress) => sleep(POLL).await,
                 changed => return changed.map(|_| ()),
             }
@@ -107,7 +110,8 @@ async fn step(node: &Node, join: &Join) -> Result<JoinReply, MembershipError> {
         }
         (None, Some(id)) => {
             tracing::info!(id, address = join.member.internal, "a node without data joins");
-            let added = raft.add_learner(id, join.member.clone(), false);
+            let (raft, member) = (raft.clone(), join.member.clone());
+            let added = to_its_end(async move { raft.add_learner(id, member, false).await });
             match tokio::time::timeout(CHANGE_DEADLINE, added).await {
                 Ok(added) => added.map(|_| JoinReply::CatchingUp).map_err(explain),
                 Err(_) => Err(MembershipError::Timeout),
@@ -291,7 +295,10 @@ pub async fn transfer(node: &Arc<Node>, to: NodeId) -> Result<(), MembershipErro
     if let Some(member) = membership.get_node(&to) {
         answers(node, to, member).await?;
     }
-    raft.trigger().transfer_leader(to).await.map_err(|_| MembershipError::Stopped)?;
+    let asked = raft.clone();
+    to_its_end(async move { asked.trigger().transfer_leader(to).await })
+        .await
+        .map_err(|_| MembershipError::Stopped)?;
     let mut leadership = node.leadership.subscribe();
     let handed_over = leadership.wait_for(|now| now.leader == Some(to));
     match tokio::time::timeout(TRANSFER_DEADLINE, handed_over).await {

@@ -24,6 +24,7 @@ use crate::codec::{self, BATCH_LIMIT, Schema};
 use crate::config::ProposalOptions;
 use crate::failure::ProposeError;
 use crate::machine::Machine;
+use crate::runtime::to_its_end;
 use crate::types::{EncodedBatch, Raft, TypeConfig};
 
 /// A command that has been applied.
@@ -257,7 +258,8 @@ async fn propose(
     let encoded = codec::encode(Schema::Batch, batch).expect("every command was measured before it got here");
     let (responder, answered) = ProgressResponder::complete_only();
     let data = EncodedBatch(Bytes::from(encoded));
-    if raft.client_write_ff(data, Some(responder)).await.is_err() {
+    let raft = raft.clone();
+    if to_its_end(async move { raft.client_write_ff(data, Some(responder)).await }).await.is_err() {
         answer_all(waiters, &ProposeError::Stopped);
         return Err(Stopped);
     }

@@ -13,6 +13,7 @@ use crate::message::{
     VoteReply, read_request, reply,
 };
 use crate::node::Node;
+use crate::runtime::to_its_end;
 use crate::status::Checkpoint;
 use crate::stored::StoredLogId;
 use crate::transport::{RpcEnvelope, RpcKind};
@@ -29,12 +30,11 @@ pub async fn handle(
     envelope: RpcEnvelope,
     body: Bytes,
 ) -> Result<Bytes, RpcError> {
-    if !matches!(kind, RpcKind::Snapshot | RpcKind::Join | RpcKind::Adopt) {
+    if matches!(kind, RpcKind::Probe | RpcKind::Status | RpcKind::Digests) {
         return answer(node, kind, envelope, body).await;
     }
     let node = Arc::clone(node);
-    let answered = tokio::spawn(async move { answer(&node, kind, envelope, body).await });
-    answered.await.unwrap_or_else(|error| Err(RpcError::Stopped(error.to_string())))
+    to_its_end(async move { answer(&node, kind, envelope, body).await }).await
 }
 
 async fn answer(

@@ -14,6 +14,18 @@ use orloj_model::Random;
 use rand::TryRng;
 use rand::rngs::ThreadRng;
 
+/// Runs a call of openraft to its end, also when whoever waits for it goes away. Of several calls that meet a Raft
+/// that has just stopped, one waits for its last task and the others wait for that one: were it dropped half-way,
+/// the others would panic.
+pub async fn to_its_end<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
+    match tokio::spawn(call).await {
+        Ok(value) => value,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // Nobody stops the task, so the whole runtime is going away, and this task with it.
+        Err(_) => std::future::pending().await,
+    }
+}
+
 thread_local! {
     /// `None` in the product.
     static ELECTIONS: RefCell<Option<Arc<dyn Random>>> = const { RefCell::new(None) };

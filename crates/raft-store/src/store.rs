@@ -18,6 +18,7 @@ use crate::machine::AppliedEvents;
 use crate::node::Node;
 use crate::peer::CallError;
 use crate::proposer::Applied;
+use crate::runtime::to_its_end;
 use crate::status::{Leadership, MemberInfo, NodeHistory, NodeStatus};
 use crate::tables::View;
 use crate::transport::{RpcEnvelope, RpcKind, Transport};
@@ -32,7 +33,7 @@ const STATUS_DEADLINE: Duration = Duration::from_secs(1);
 /// A node of the cluster. Clones are cheap and all stand for the same node.
 #[derive(Clone)]
 pub struct Store {
-    node: Arc<Node>,
+    pub(crate) node: Arc<Node>,
 }
 
 impl fmt::Debug for Store {
@@ -120,8 +121,8 @@ impl Store {
     /// # Errors
     /// This node does not lead, or cannot confirm it.
     pub async fn barrier(&self) -> Result<u64, ReadError> {
-        let raft = self.node.raft().ok_or(ReadError::NoLeader)?;
-        let confirmed = raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        let raft = self.node.raft().ok_or(ReadError::NoLeader)?.clone();
+        let confirmed = to_its_end(async move { raft.ensure_linearizable(ReadPolicy::ReadIndex).await });
         match tokio::time::timeout(READ_DEADLINE, confirmed).await {
             Ok(Ok(read)) => Ok(read.index()),
             Ok(Err(error)) => Err(explain_read(error)),
@@ -219,7 +220,8 @@ impl Store {
     pub async fn snapshot_now(&self, deadline: Duration) -> Result<u64, ReadError> {
         let raft = self.node.raft().ok_or(ReadError::Stopped)?;
         let least = self.node.published.view().applied();
-        raft.trigger().snapshot().await.map_err(|_| ReadError::Stopped)?;
+        let asked = raft.clone();
+        to_its_end(async move { asked.trigger().snapshot().await }).await.map_err(|_| ReadError::Stopped)?;
         let taken =
             upkeep::wait_for(raft, |metrics| metrics.snapshot.as_ref().map_or(0, |last| last.index) >= least);
         match tokio::time::timeout(deadline, taken).await {

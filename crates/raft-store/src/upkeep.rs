@@ -15,6 +15,7 @@ use crate::machine::Machine;
 use crate::membership;
 use crate::node::Node;
 use crate::runner::blocking;
+use crate::runtime::to_its_end;
 use crate::status::{Checkpoint, Leadership, NodeState, NodeStatus};
 use crate::transport::RpcKind;
 use crate::types::{Member, Raft, TypeConfig};
@@ -102,7 +103,7 @@ pub async fn watch_raft(node: Arc<Node>, raft: Raft<Machine>) {
 /// Stops Raft when any part of the node has failed: until its process ends, it must not lead or vote.
 pub async fn stop_on_fault(node: Arc<Node>, raft: Raft<Machine>) {
     let raised = node.faults.watch().wait_for(Option::is_some).await.is_ok();
-    if raised && let Err(error) = raft.shutdown().await {
+    if raised && let Err(error) = to_its_end(async move { raft.shutdown().await }).await {
         tracing::warn!(%error, "raft did not stop in good order");
     }
 }
@@ -129,7 +130,8 @@ pub async fn take_snapshots(node: Arc<Node>, raft: Raft<Machine>) {
         if !news || !due(&options, spread, bytes - bytes_then, since.elapsed()) {
             continue;
         }
-        if raft.trigger().snapshot().await.is_err() {
+        let asked = raft.clone();
+        if to_its_end(async move { asked.trigger().snapshot().await }).await.is_err() {
             return;
         }
         (since, bytes_then) = (Instant::now(), bytes);

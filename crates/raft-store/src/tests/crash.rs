@@ -89,3 +89,31 @@ async fn work_for_ever(root: &Path, seed: u64) -> ! {
     tokio::join!(proposers, disturb);
     unreachable!("the work has no end")
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_are_given_up_while_raft_stops_harm_no_other() {
+    let cluster = Cluster::three().await;
+    let leader = cluster.store(cluster.leader().await);
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..64_u64 {
+        let store = leader.clone();
+        calls.spawn(async move {
+            // Some patience for each, from none at all; the last ones see how Raft has ended.
+            let patience = Duration::from_micros(50 * number);
+            loop {
+                if let Ok(Err(error)) = tokio::time::timeout(patience, store.barrier()).await {
+                    return error;
+                }
+                if store.fatal().borrow().is_some() {
+                    return store.barrier().await.expect_err("a node with a fault confirms nothing");
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    leader.node.faults.raise("for the test");
+    while let Some(ended) = tokio::time::timeout(PATIENCE, calls.join_next()).await.expect("every call ends")
+    {
+        assert!(ended.is_ok(), "a call panicked: {ended:?}");
+    }
+}
