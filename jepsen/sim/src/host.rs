@@ -61,11 +61,9 @@ impl Host {
         &self.clock
     }
 
-    /// Its wall clock, read from outside.
-    pub fn wall_ms(&self) -> i64 {
-        use orloj_model::time::Clock as _;
-        let _inside = self.runtime.enter();
-        self.clock.wall_ms()
+    /// What its wall clock shows at the world's `now_ms`, whether it runs or stands still.
+    pub fn wall_ms(&self, now_ms: u64) -> i64 {
+        self.clock.wall_after_ms(self.own_ms(now_ms))
     }
 
     /// Starts a task of this host; it runs when the host does.
@@ -118,12 +116,13 @@ mod tests {
         for (drift, expected) in [(0, 1_000), (10_000, 1_010), (-10_000, 990)] {
             let mut host = host(drift);
             host.run_until(1_100);
-            assert_eq!(host.wall_ms(), 5_000 + expected);
+            assert_eq!(host.wall_ms(1_100), 5_000 + expected);
             host.clock().step_wall(-700);
-            assert_eq!(host.wall_ms(), 4_300 + expected);
+            assert_eq!(host.wall_ms(1_100), 4_300 + expected);
             let clock = Arc::clone(host.clock());
-            let mono = host.enter(|| clock.monotonic());
+            let (mono, wall) = host.enter(|| (clock.monotonic(), clock.wall_ms()));
             assert_eq!(mono, Duration::from_millis(1_000 + expected as u64));
+            assert_eq!(wall, host.wall_ms(1_100));
         }
     }
 

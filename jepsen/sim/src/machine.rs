@@ -35,7 +35,7 @@ pub struct Machine {
     running: Option<(Host, Process)>,
     life: u64,
     stopped: bool,
-    /// How far its wall clock is ahead of the world's when a life begins, in ms.
+    /// How far its wall clock is ahead of the world's while no life goes on, in ms.
     offset_ms: i64,
     drift_ppm: i64,
     restart_at: Option<u64>,
@@ -120,7 +120,8 @@ impl Machine {
 
     fn end(&mut self, how: Crash, expected: bool, line: Option<String>) -> bool {
         let Some((host, process)) = self.running.take() else { return false };
-        let place = self.place();
+        let (place, now_ms) = (self.place(), self.recorder.now_ms());
+        self.offset_ms = offset_ms(&host, now_ms);
         if how == Crash::Power {
             // Nobody hears a word of it: what the host would still send is forgotten first.
             self.net.gone(place, false);
@@ -154,12 +155,15 @@ impl Machine {
         }
     }
 
-    /// Steps its wall clock.
+    /// Steps its wall clock, which shows in probes before and after.
     pub fn step_wall(&mut self, by_ms: i64) {
-        self.offset_ms += by_ms;
-        if let Some((host, _)) = &self.running {
-            host.clock().step_wall(by_ms);
+        let now_ms = self.recorder.now_ms();
+        self.probe(now_ms);
+        match &self.running {
+            Some((host, _)) => host.clock().step_wall(by_ms),
+            None => self.offset_ms += by_ms,
         }
+        self.probe(now_ms);
     }
 
     /// Starts an asynchronous piece of work on its host.
@@ -243,7 +247,7 @@ impl Machine {
             wheel: figures.wheel_size as u64,
             waiting: figures.waiting as u64,
             running: figures.running as u64,
-            wall_offset_ms: host.wall_ms() - (WALL_START_MS + now_ms as i64),
+            wall_offset_ms: offset_ms(host, now_ms),
             rss: 0,
             fds: 0,
             state: state(status.state).to_owned(),
@@ -271,6 +275,10 @@ impl Machine {
         let event = ProcessEvent { state, life: self.life, code, signal, expected, line };
         self.recorder.note("supervisor", Some(self.place().to_string()), What::Process(event));
     }
+}
+
+fn offset_ms(host: &Host, now_ms: u64) -> i64 {
+    host.wall_ms(now_ms) - (WALL_START_MS + now_ms as i64)
 }
 
 fn role(role: Role) -> &'static str {

@@ -42,6 +42,11 @@ impl HostClock {
         self.steps_ms.fetch_add(by_ms, Ordering::Relaxed);
     }
 
+    /// What the wall clock shows when this life has lasted so long, in ms.
+    pub fn wall_after_ms(&self, lasted_ms: u64) -> i64 {
+        self.wall_at_start + lasted_ms as i64 + self.steps_ms.load(Ordering::Relaxed)
+    }
+
     /// Since this life began. What is dropped with the runtime is outside of it and is told the last reading.
     fn elapsed(&self) -> Duration {
         if Handle::try_current().is_err() {
