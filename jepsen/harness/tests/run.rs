@@ -24,7 +24,7 @@ check = { heal_ms = 8000 }
 
 /// The program under test, where it has been built: two folders above this test.
 fn program() -> Option<PathBuf> {
-    let test = std::env::current_exe().unwrap();
+    let test = std::env::current_exe().expect("a test knows where it is");
     let path = test.parent()?.parent()?.join("orloj");
     path.is_file().then_some(path)
 }
