@@ -38,10 +38,18 @@ impl fmt::Debug for ClusterClock {
 }
 
 impl ClusterClock {
-    /// Starts from the wall clock.
+    /// Starts from the wall clock, as it is when the time is first asked for.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let anchor = Arc::new(Mutex::new((clock.wall_ms(), clock.monotonic())));
+        let anchor = Arc::new(Mutex::new((Millis::MIN, clock.monotonic())));
         ClusterClock { clock, anchor }
+    }
+
+    /// Forgets what was never committed: from here the time goes on from `committed`, and from the wall clock
+    /// where that is ahead when the time is next asked for. A leader that is none any more may have seen a wall
+    /// clock that was wrong for a moment, and nobody else has.
+    pub fn forget(&self, committed: Millis) {
+        let monotonic = self.clock.monotonic();
+        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = (committed, monotonic);
     }
 
     /// The clocks below it.
@@ -138,5 +146,20 @@ mod tests {
         manual.advance_ms(5);
         assert_eq!(cluster.now_ms(), 9_000_005);
         assert_eq!(cluster.raise_to(1), 9_000_005);
+    }
+
+    #[test]
+    fn a_wrong_wall_clock_is_forgotten_unless_its_time_was_committed() {
+        let manual = Arc::new(ManualClock::at(1_000_000 + 86_400_000));
+        let cluster = ClusterClock::new(manual.clone());
+        manual.step_wall_ms(-86_400_000);
+        assert_eq!(cluster.now_ms(), 1_000_000, "nobody had asked while it was wrong");
+        manual.step_wall_ms(3_600_000);
+        assert_eq!(cluster.now_ms(), 4_600_000);
+        cluster.forget(1_000_500);
+        manual.step_wall_ms(-3_600_000);
+        assert_eq!(cluster.now_ms(), 1_000_500, "what was committed stays");
+        manual.advance_ms(2_000);
+        assert_eq!(cluster.now_ms(), 1_002_500);
     }
 }

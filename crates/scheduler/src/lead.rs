@@ -49,6 +49,14 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Nothing outlives the leadership, the time of an uncommitted wall clock neither.
+    pub(crate) fn forget_the_time(&self) {
+        // Tables that cannot be read stop the node elsewhere.
+        if let Ok(meta) = query::meta(&self.store.view()) {
+            self.clock.forget(meta.now_ms);
+        }
+    }
+
     fn now(&self) -> Now {
         let base = self.clock.base();
         let cluster_ms = self.clock.now_ms();

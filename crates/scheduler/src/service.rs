@@ -79,6 +79,9 @@ impl Service {
             self.shared.serving.send_replace(None);
             self.shared.snapshot.send_replace(Snapshot::default());
             self.shared.metrics.idle();
+            if matches!(ended, Some(Ended::Lost | Ended::NotYet)) {
+                self.shared.forget_the_time();
+            }
             match ended {
                 None => continue,
                 Some(Ended::Lost) => info!("leadership lost: everything in memory is dropped"),

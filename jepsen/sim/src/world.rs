@@ -26,6 +26,8 @@ use crate::time::WALL_START_MS;
 
 /// Between two probes of a replica, in ms.
 const PROBE_MS: u64 = 100;
+/// Silence after which the transfer of a snapshot is given up, in ms.
+const CHUNK_TIMEOUT_MS: u64 = 2_000;
 /// How often executors send heartbeats, in ms.
 pub const HEARTBEAT_MS: u64 = 500;
 /// An executor that has missed so many is offline.
@@ -187,6 +189,8 @@ fn store_options(place: Place, dir: &Path, sizes: &Sizes) -> StoreOptions {
             log_bytes: sizes.snapshot_bytes,
             every_s: sizes.snapshot_s,
             keep_log_entries: sizes.keep_entries,
+            // A link that loses what it is given keeps no connection that would send it again.
+            chunk_timeout_ms: CHUNK_TIMEOUT_MS,
             ..SnapshotOptions::default()
         },
         disk: DiskOptions { ballast_bytes: 0, check_ms: 300, ..DiskOptions::default() },
