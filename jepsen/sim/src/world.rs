@@ -191,7 +191,6 @@ fn store_options(place: Place, dir: &Path, sizes: &Sizes) -> StoreOptions {
             keep_log_entries: sizes.keep_entries,
             // A link that loses what it is given keeps no connection that would send it again.
             chunk_timeout_ms: CHUNK_TIMEOUT_MS,
-            ..SnapshotOptions::default()
         },
         disk: DiskOptions { ballast_bytes: 0, check_ms: 300, ..DiskOptions::default() },
         proposals: ProposalOptions {

@@ -1,11 +1,11 @@
 //! T2: nothing starts early. T6: steps of wall clocks do not touch delays. T7: timeouts are kept.
 
 use super::Options;
-use crate::attempts::{Tasks, Try};
+use crate::attempts::{Life, Tasks, Try};
 use crate::clocks::Clocks;
-use crate::event::Event;
+use crate::event::{Event, What};
 use crate::faults::{busy, disturbed, end_ns, in_force, installed};
-use crate::history::History;
+use crate::history::{History, Operation};
 use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
 
@@ -75,7 +75,7 @@ pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Jud
         under_steps += u64::from(stepped.touch(invoked, receipt.mono_ns));
         arrivals.push((receipt.mono_ns, receipt.i));
         if let Some((start, _)) = first.starts.first()
-            && let Some(what) = early(delay_ms, invoked, start, &clocks, options)
+            && let Some(what) = early(delay_ms, (invoked, ahead_ms(life, &clocks)), start, &clocks, options)
         {
             word.violated(what, Some(task), &[start.i]);
         }
@@ -110,9 +110,29 @@ struct Calm {
     busy: Spans,
 }
 
-fn early(delay_ms: u64, invoked: u64, start: &Event, clocks: &Clocks, options: &Options) -> Option<String> {
+/// How far the cluster's time was ahead of the harness's clock, at least, when a task was created: its creation
+/// was committed before it was acknowledged.
+fn ahead_ms(life: &Life<'_>, clocks: &Clocks) -> Option<i64> {
+    let ack = life.submits.iter().filter_map(Operation::ok).min_by_key(|end| end.mono_ns)?;
+    let What::Submit(submit) = &ack.what else { return None };
+    let created_ms = submit.answer.as_ref()?.created_at_ms?;
+    Some(created_ms - clocks.wall_ms(ack.mono_ns)?)
+}
+
+/// `ahead_ms` is how far the cluster's time was ahead at least when the delay began; it may be put forward as far
+/// as any clock ever was.
+fn early(
+    delay_ms: u64,
+    (invoked, ahead_ms): (u64, Option<i64>),
+    start: &Event,
+    clocks: &Clocks,
+    options: &Options,
+) -> Option<String> {
     let waited_ms = start.mono_ns.saturating_sub(invoked) / MS;
-    let mut room_ms = clocks.jump_room_ms(invoked, start.mono_ns) + options.tick_ms;
+    let forward = |ahead: i64| clocks.furthest_ahead_ms(0, start.mono_ns).max(0).saturating_sub(ahead);
+    let forward_ms = ahead_ms.map(|ahead| u64::try_from(forward(ahead)).unwrap_or(0));
+    let mut room_ms = forward_ms.unwrap_or_else(|| clocks.jump_room_ms(invoked, start.mono_ns));
+    room_ms += options.tick_ms;
     if clocks.stepped() {
         room_ms += options.clock_noise_ms;
     }
