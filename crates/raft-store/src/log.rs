@@ -96,6 +96,7 @@ impl LogStore {
         let mut memory = Memory::new(vote.map(Vote::from), disk.purged()?, tail_bytes);
         disk.load(&mut memory)?;
         check_guard(dir, guard.claim(), vote, memory.state().last_log_id)?;
+        disk.confirm()?;
 
         let counters = Arc::new(Counters::default());
         let (entries, bytes) = memory.tail_size();

@@ -79,6 +79,19 @@ impl Disk {
         self.db.write(batch, durability).map_err(Fault::database("write to", &self.path))
     }
 
+    /// Syncs what the database was found with. A write whose sync had failed may be there, and be no more than
+    /// what the kernel still holds of it: nobody may be answered by that.
+    pub(super) fn confirm(&self) -> Result<(), Fault> {
+        let mut batch = WriteBatch::default();
+        // A sync covers every write before it, so that one row is enough; an empty log has none.
+        for key in [LogKey::Vote, LogKey::Purged, LogKey::Start] {
+            if let Some(row) = self.db.get(&key.encode()).map_err(Fault::database("read", &self.path))? {
+                batch.put(key.bytes(), row);
+            }
+        }
+        if batch.changes().is_empty() { Ok(()) } else { self.commit(&batch) }
+    }
+
     /// Gives whole files back whose entries are all up to this index, which a synced batch has purged.
     pub(super) fn reclaim(&self, upto: u64) -> Result<(), Fault> {
         // From the very first index, though the tombstone of a purge starts at the purge before: a file

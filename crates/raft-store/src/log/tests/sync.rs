@@ -311,3 +311,18 @@ async fn a_purge_gives_disk_space_back() {
     assert_eq!(log.disk.scan(0..499).next().unwrap(), None, "no purged row is left in a table or in memory");
     assert_eq!(all(&log).await, [entry(1, 499), entry(1, 500)]);
 }
+
+#[tokio::test]
+async fn what_a_start_finds_is_synced_before_anybody_is_answered_by_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = open(dir.path());
+    log.save_vote(&Vote::new(3, 1)).await.unwrap();
+    drop(log);
+    let (arrived, writes) = mpsc::channel();
+    let (verdicts, verdict) = mpsc::channel();
+    verdicts.send(Err(EngineError::new("the disk is gone"))).unwrap();
+    let engine = Arc::new(Gates(Mutex::new(Some((arrived, verdict)))));
+    let opened = LogStore::open(dir.path(), TAIL_BYTES, &Environment { engine, ..environment() });
+    assert!(opened.is_err(), "an unsynced vote counts");
+    assert_eq!(writes.try_iter().count(), 1);
+}
