@@ -26,6 +26,21 @@ pub enum Request {
     Public(Message),
 }
 
+impl Request {
+    /// Whether it may arrive twice. What a caller asked for may not, on its way to the replica or from there to the
+    /// leader: a connection delivers once, and a caller is told of the one delivery.
+    pub fn may_repeat(&self) -> bool {
+        match self {
+            Request::Raft(..) => true,
+            Request::Internal(message) => !message.target.starts_with(FORWARD),
+            Request::Public(_) => false,
+        }
+    }
+}
+
+/// Where a replica hands on what a caller asked for.
+const FORWARD: &str = "/internal/v1/forward";
+
 /// An HTTP request.
 #[derive(Debug, Clone, Default)]
 pub struct Message {

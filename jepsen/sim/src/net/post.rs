@@ -183,7 +183,8 @@ impl Core {
         let (number, from, to) = (self.next, call.from, call.to);
         self.calls.insert(number, call);
         let link = self.links.get(&(from, to)).copied().unwrap_or_default();
-        let copy = self.rng.chance(link.duplicate).then(|| request.clone());
+        let repeats = request.may_repeat() && self.rng.chance(link.duplicate);
+        let copy = repeats.then(|| request.clone());
         let parcel = Parcel::Request(Delivery { call: Some(number), from, to, request });
         match link.fate(&mut self.rng) {
             Fate::Arrives(after) => {
