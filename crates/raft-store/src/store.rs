@@ -124,6 +124,8 @@ impl Store {
         let raft = self.node.raft().ok_or(ReadError::NoLeader)?.clone();
         let confirmed = to_its_end(async move { raft.ensure_linearizable(ReadPolicy::ReadIndex).await });
         match tokio::time::timeout(READ_DEADLINE, confirmed).await {
+            // Raft goes on for a moment after a fault of the node, which must not answer any more.
+            Ok(_) if self.node.faults.raised() => Err(ReadError::Stopped),
             Ok(Ok(read)) => Ok(read.index()),
             Ok(Err(error)) => Err(explain_read(error)),
             Err(_) => Err(ReadError::Timeout),
