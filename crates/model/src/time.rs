@@ -27,8 +27,39 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct ClusterClock {
     clock: Arc<dyn Clock>,
-    /// A value of the cluster's time, and the monotonic instant at which it was true.
-    anchor: Arc<Mutex<(Millis, Duration)>>,
+    known: Arc<Mutex<Known>>,
+}
+
+/// What a node knows of the cluster's time.
+#[derive(Clone, Copy)]
+struct Known {
+    /// As this node shows it.
+    shown: Anchor,
+    /// As the whole cluster knows it: from committed entries alone.
+    committed: Anchor,
+}
+
+/// A value of the cluster's time, and the monotonic instant at which it was true. From there it runs.
+#[derive(Clone, Copy)]
+struct Anchor {
+    at: Millis,
+    monotonic: Duration,
+}
+
+impl Anchor {
+    fn now(self, monotonic: Duration) -> Millis {
+        let elapsed = monotonic.saturating_sub(self.monotonic);
+        self.at.saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Only a step forward moves the anchor, so that no rounding adds up. Answers with the time now.
+    fn raise(&mut self, at: Millis, monotonic: Duration) -> Millis {
+        let ran = self.now(monotonic);
+        if at > ran {
+            *self = Anchor { at, monotonic };
+        }
+        ran.max(at)
+    }
 }
 
 impl fmt::Debug for ClusterClock {
@@ -40,16 +71,18 @@ impl fmt::Debug for ClusterClock {
 impl ClusterClock {
     /// Starts from the wall clock, as it is when the time is first asked for.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let anchor = Arc::new(Mutex::new((Millis::MIN, clock.monotonic())));
-        ClusterClock { clock, anchor }
+        let unknown = Anchor { at: Millis::MIN, monotonic: clock.monotonic() };
+        ClusterClock { clock, known: Arc::new(Mutex::new(Known { shown: unknown, committed: unknown })) }
     }
 
-    /// Forgets what was never committed: from here the time goes on from `committed`, and from the wall clock
-    /// where that is ahead when the time is next asked for. A leader that is none any more may have seen a wall
-    /// clock that was wrong for a moment, and nobody else has.
+    /// Forgets what was never committed: from here the time goes on as the committed one has gone on since it was
+    /// heard, and from the wall clock where that is ahead when the time is next asked for. A leader that is none
+    /// any more may have seen a wall clock that was wrong for a moment, and nobody else has.
     pub fn forget(&self, committed: Millis) {
         let monotonic = self.clock.monotonic();
-        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = (committed, monotonic);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.committed.raise(committed, monotonic);
+        known.shown = known.committed;
     }
 
     /// The clocks below it.
@@ -65,15 +98,9 @@ impl ClusterClock {
     /// Takes note of a time that was committed; answers with the cluster's time now.
     pub fn raise_to(&self, committed: Millis) -> Millis {
         let (wall, monotonic) = (self.clock.wall_ms(), self.clock.monotonic());
-        let mut anchor = self.anchor.lock().unwrap_or_else(PoisonError::into_inner);
-        let elapsed = monotonic.saturating_sub(anchor.1);
-        let ran = anchor.0.saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
-        if wall > ran || committed > ran {
-            // Only a step moves the anchor, so that no rounding adds up.
-            *anchor = (wall.max(committed), monotonic);
-            return anchor.0;
-        }
-        ran
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.committed.raise(committed, monotonic);
+        known.shown.raise(wall.max(committed), monotonic)
     }
 }
 
@@ -161,5 +188,15 @@ mod tests {
         assert_eq!(cluster.now_ms(), 1_000_500, "what was committed stays");
         manual.advance_ms(2_000);
         assert_eq!(cluster.now_ms(), 1_002_500);
+    }
+
+    #[test]
+    fn the_time_that_passed_since_a_commit_is_not_forgotten() {
+        let manual = Arc::new(ManualClock::at(1_000_000));
+        let cluster = ClusterClock::new(manual.clone());
+        assert_eq!(cluster.raise_to(9_000_000), 9_000_000, "far ahead of every wall clock");
+        manual.advance_ms(60_000);
+        cluster.forget(9_000_000);
+        assert_eq!(cluster.now_ms(), 9_060_000, "a minute without a majority is a minute");
     }
 }
