@@ -61,6 +61,9 @@ pub trait Backend: Send + Sync + 'static {
     fn leadership(&self) -> watch::Receiver<Leadership>;
     /// Proposes a command and waits until it has been applied here.
     fn propose(&self, command: Command) -> BoxFuture<'_, Result<Applied, ProposeError>>;
+    /// Proposes commands in order, not atomically: when the outcome is unknown, any number of them may have
+    /// been applied.
+    fn propose_all(&self, commands: Vec<Command>) -> BoxFuture<'_, Result<Vec<Applied>, ProposeError>>;
     /// Confirms that this node leads and has applied everything that was committed before the call.
     fn barrier(&self) -> BoxFuture<'_, Result<u64, ReadError>>;
     /// The cluster's time: the greatest leader clock of any applied entry.
@@ -181,6 +184,10 @@ impl Backend for Store {
 
     fn propose(&self, command: Command) -> BoxFuture<'_, Result<Applied, ProposeError>> {
         Box::pin(Store::propose(self, command))
+    }
+
+    fn propose_all(&self, commands: Vec<Command>) -> BoxFuture<'_, Result<Vec<Applied>, ProposeError>> {
+        Box::pin(Store::propose_all(self, commands))
     }
 
     fn barrier(&self) -> BoxFuture<'_, Result<u64, ReadError>> {

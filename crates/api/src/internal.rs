@@ -19,7 +19,7 @@ use orloj_raft_store::transport::{RPC_BODY_LIMIT, RpcEnvelope, RpcKind};
 use orloj_scheduler::LeaderError;
 use orloj_wire::problem::Code;
 use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
-use orloj_wire::rest::BODY_LIMIT;
+use orloj_wire::rest::BATCH_BODY_LIMIT;
 use orloj_wire::sign::Label;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -140,7 +140,7 @@ async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpReq
 }
 
 async fn forward(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let call = match from_replica(&api, request, BODY_LIMIT + FORWARD_HEAD).await {
+    let call = match from_replica(&api, request, BATCH_BODY_LIMIT + FORWARD_HEAD).await {
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };

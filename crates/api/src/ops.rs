@@ -1,5 +1,6 @@
 //! What each call does, on the leader, once its request has been let in.
 
+mod batch;
 mod cluster;
 mod executors;
 mod logs;
@@ -43,6 +44,7 @@ pub(crate) async fn run(
     }
     match operation {
         Operation::Submit => call.submit().await,
+        Operation::SubmitBatch => call.submit_batch().await,
         Operation::ListTasks => call.list_tasks().await,
         Operation::GetTask(id) => call.get_task(id).await,
         Operation::CancelTask(id) => call.cancel_task(id).await,

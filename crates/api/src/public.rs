@@ -29,7 +29,7 @@ use crate::request::Request;
 use crate::route::{self, Operation};
 use crate::service::Api;
 
-/// Bodies of requests that are not checked yet, at once. With [`BODY_LIMIT`] it bounds the memory that
+/// Places for bodies of requests that are not checked yet. With [`BODY_LIMIT`] it bounds the memory that
 /// anybody can make this node use: 64 MiB.
 const UNCHECKED_BODIES: usize = 256;
 /// Failed tries of one address: so many at once, and per second after that.
@@ -73,9 +73,9 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
     let request_id = http::new_request_id();
     let found = route::find(request.method().as_str(), request.uri().path());
     let name = found.as_ref().map_or("none", Operation::name);
-    let answer = match found {
-        Ok(_) => public.answer(request, &request_id).await,
-        Err(failure) => failure.answer(&request_id),
+    let answer = match &found {
+        Ok(operation) => public.answer(request, operation.body_limit(), &request_id).await,
+        Err(failure) => failure.clone().answer(&request_id),
     };
     let took = clock.monotonic().saturating_sub(began);
     public.api.shared().metrics.answered(name, answer.status, took);
@@ -86,7 +86,7 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
 impl Public {
     /// Every check that needs no leader, then the answer. A failed check of credentials counts against the
     /// address that it came from.
-    async fn answer(&self, request: HttpRequest<Body>, request_id: &str) -> Answer {
+    async fn answer(&self, request: HttpRequest<Body>, body_limit: usize, request_id: &str) -> Answer {
         let shared = self.api.shared();
         let address = Remote::of(request.extensions());
         let now = shared.clock.monotonic();
@@ -97,7 +97,7 @@ impl Public {
             failure.retry_after_s = Some(1);
             return failure.answer(request_id);
         }
-        let checked = self.take_in(request, request_id).await.and_then(|request| {
+        let checked = self.take_in(request, body_limit, request_id).await.and_then(|request| {
             let (operation, key) = shared.check(&request)?;
             Ok((request, operation, key))
         });
@@ -118,26 +118,32 @@ impl Public {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A body of a request that is not checked yet. Whoever sends slowly holds a place, so those without a
-    /// body need none, and nobody waits for one longer than a body may take to arrive.
-    async fn read_body(&self, body: Body, patience: Duration) -> Result<Bytes, Failure> {
-        let place = tokio::time::timeout(patience, self.bodies.acquire()).await;
+    /// A body of a request that is not checked yet. Whoever sends slowly holds a place (a batch holds several),
+    /// so those without a body need none, and nobody waits for one longer than a body may take to arrive.
+    async fn read_body(&self, body: Body, limit: usize, patience: Duration) -> Result<Bytes, Failure> {
+        let places = u32::try_from(limit.div_ceil(BODY_LIMIT)).unwrap_or(u32::MAX);
+        let place = tokio::time::timeout(patience, self.bodies.acquire_many(places)).await;
         let busy = |_| Failure::new(Code::Overloaded, "too many request bodies are being read");
         let _place =
             place.map_err(busy)?.map_err(|_| Failure::new(Code::NotReady, "this replica is stopping"))?;
-        http::read_body(body, BODY_LIMIT, http::BODY_TIMEOUT).await
+        http::read_body(body, limit, http::BODY_TIMEOUT).await
     }
 
     /// The form of a request, and its body.
-    async fn take_in(&self, request: HttpRequest<Body>, request_id: &str) -> Result<Request, Failure> {
+    async fn take_in(
+        &self,
+        request: HttpRequest<Body>,
+        body_limit: usize,
+        request_id: &str,
+    ) -> Result<Request, Failure> {
         let (head, body) = request.into_parts();
         let credentials = Credentials::from_headers(&head.headers)?;
         let query = head.uri.query().unwrap_or_default();
         route::parameters(query)?;
-        http::check_length(&head.headers, BODY_LIMIT)?;
+        http::check_length(&head.headers, body_limit)?;
         let body = match body.is_end_stream() {
             true => Bytes::new(),
-            false => self.read_body(body, http::BODY_TIMEOUT).await?,
+            false => self.read_body(body, body_limit, http::BODY_TIMEOUT).await?,
         };
         http::check_type(&head.headers, &body)?;
         if !body.is_empty() && head.method == "GET" {

@@ -2,6 +2,7 @@
 //! listed with who may make it, so none can be left unprotected.
 
 use orloj_wire::problem::Code;
+use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
 
 use crate::limit::Cost;
 use crate::outcome::Failure;
@@ -16,6 +17,8 @@ const TARGET_LIMIT: usize = 4096;
 pub enum Operation {
     /// `POST tasks`
     Submit,
+    /// `POST tasks/batch`
+    SubmitBatch,
     /// `GET tasks`
     ListTasks,
     /// `GET tasks/{id}`
@@ -56,6 +59,7 @@ impl Operation {
     pub fn access(&self) -> Access {
         match self {
             Operation::Submit
+            | Operation::SubmitBatch
             | Operation::ListTasks
             | Operation::GetTask(_)
             | Operation::CancelTask(_)
@@ -72,7 +76,7 @@ impl Operation {
     /// What it takes from the buckets.
     pub fn cost(&self) -> Cost {
         match self {
-            Operation::Submit => Cost::Submit,
+            Operation::Submit | Operation::SubmitBatch => Cost::Submit,
             _ => Cost::Request,
         }
     }
@@ -92,7 +96,7 @@ impl Operation {
 
     /// Whether its nonce is spent in the log before it is made, since it makes no command that carries one.
     pub fn spends_first(&self) -> bool {
-        self.access() == Access::Admin
+        self.access() == Access::Admin || matches!(self, Operation::SubmitBatch)
     }
 
     /// Whether any replica answers it by itself, also without a leader.
@@ -100,10 +104,19 @@ impl Operation {
         matches!(self, Operation::ShowCluster)
     }
 
+    /// The largest body that it takes, in bytes.
+    pub fn body_limit(&self) -> usize {
+        match self {
+            Operation::SubmitBatch => BATCH_BODY_LIMIT,
+            _ => BODY_LIMIT,
+        }
+    }
+
     /// Its name in metrics and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Operation::Submit => "submit",
+            Operation::SubmitBatch => "submit_batch",
             Operation::ListTasks => "list_tasks",
             Operation::GetTask(_) => "get_task",
             Operation::CancelTask(_) => "cancel_task",
@@ -138,6 +151,7 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
                 Err(Failure::method("GET, POST"))
             };
         }
+        ["tasks", "batch"] => ("POST", Operation::SubmitBatch),
         ["tasks", id] => ("GET", Operation::GetTask(owned(id))),
         ["tasks", id, "cancel"] => ("POST", Operation::CancelTask(owned(id))),
         ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
@@ -210,8 +224,9 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 12] = [
+    const ALL: [(&str, &str); 13] = [
         ("POST", "/openapi/v1/tasks"),
+        ("POST", "/openapi/v1/tasks/batch"),
         ("GET", "/openapi/v1/tasks"),
         ("GET", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw"),
         ("POST", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw/cancel"),

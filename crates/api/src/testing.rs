@@ -1,6 +1,7 @@
 //! Whole-API tests over the real model in memory: several nodes share one replicated state, each with its
 //! own listeners, clock and idea of who leads.
 
+mod batch;
 mod client;
 pub(crate) mod fake;
 mod fake_leader;

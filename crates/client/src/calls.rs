@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orloj_wire::rest::{
     AddMember, Attempts, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS, MemberChanged,
-    Submit, Submitted, Task, TaskPage, Transfer, Transferred,
+    Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskPage, Transfer, Transferred,
 };
 use orloj_wire::sign;
 use tokio::time::Instant;
@@ -52,6 +52,18 @@ impl Client {
     /// repeated tries never make two tasks.
     pub async fn submit(&self, task: &Submit, idempotency_key: Option<&str>) -> Result<Submitted, Error> {
         let mut call = Call::post("/openapi/v1/tasks".to_owned()).with_body(task);
+        call.idempotency_key = Some(idempotency_key.map_or_else(sign::new_nonce, str::to_owned));
+        self.send(call).await
+    }
+
+    /// Submits many tasks in one request, each for itself: see [`SubmittedBatch`]. Without an Idempotency-Key a fresh
+    /// one is made; it stands for this list in this order.
+    pub async fn submit_batch(
+        &self,
+        tasks: Vec<Submit>,
+        idempotency_key: Option<&str>,
+    ) -> Result<SubmittedBatch, Error> {
+        let mut call = Call::post("/openapi/v1/tasks/batch".to_owned()).with_body(&SubmitBatch { tasks });
         call.idempotency_key = Some(idempotency_key.map_or_else(sign::new_nonce, str::to_owned));
         self.send(call).await
     }

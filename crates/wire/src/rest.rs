@@ -4,6 +4,7 @@
 //! the name. Requests refuse unknown fields; answers may grow new ones, so a reader ignores what it does
 //! not know. The headers that the API adds to HTTP's own are named here too.
 
+mod batch;
 mod submit;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use batch::{BATCH_BODY_LIMIT, BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
 pub use submit::{
     BackoffMs, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS, PARAMS_LIMIT, Retry,
     Strategy, Submit, TEXT_LIMIT,
@@ -25,7 +27,7 @@ pub const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// Names one request in answers and logs.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// The largest request body, in bytes.
+/// The largest request body, in bytes, of any call but a batch ([`BATCH_BODY_LIMIT`]).
 pub const BODY_LIMIT: usize = 256 * 1024;
 /// The longest that a long poll waits, in ms.
 pub const MAX_WAIT_MS: u64 = 30_000;

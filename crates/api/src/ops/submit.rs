@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use orloj_model::command::{Command, DueTime, Idempotency, Submit};
+use orloj_model::command::{Claim, Command, DueTime, Idempotency, Submit};
 use orloj_model::id::{CallerId, ExecutorId, TaskId};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::task::{Origin, RetryPolicy, Status, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};
+use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::random::Random;
 use orloj_wire::rest::{self, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
@@ -22,46 +23,32 @@ const DEFAULT_PRIORITY: u64 = 5;
 impl Call<'_> {
     pub(super) async fn submit(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
-        let caller = self.caller()?.clone();
-        let body: rest::Submit = self.body()?;
-        let due = due(&body);
-        let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
-            Ok(self.has_handler(handler)? || self.is_repeated(caller)?)
-        })?;
-        let command = Command::Submit(Box::new(Submit {
-            task: new_task_id(&*self.shared.random),
-            spec,
-            due,
-            claim: Some(self.claim()),
-            idempotency: self.idempotency(),
-        }));
+        let command = self.submission(self.body()?, Some(self.claim()), self.idempotency())?;
         if is_on(Mutant::AckBeforeCommit) {
             return Ok(self.answer_at_once(command));
         }
         let applied = self.shared.backend.propose(command).await?;
-        match applied.reply {
-            Reply::Submitted { task, status, version, created_at, due_at, replayed } => {
-                let body = Submitted {
-                    task_id: task.to_string(),
-                    status: status.name().to_owned(),
-                    version,
-                    created_at: Time(created_at),
-                    due_at: Time(due_at),
-                    applied_index: applied.index,
-                };
-                let answer = Answer::json(202, &body)
-                    .at(applied.index)
-                    .with("location", format!("/openapi/v1/tasks/{task}"));
-                Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })
-            }
-            // The task of this Idempotency-Key has been swept; under another key it can be made again.
-            Reply::Refused(Refusal::TaskNotFound) => Err(Failure::new(
-                Code::IdempotencyKeyReused,
-                "the task that this Idempotency-Key made is no longer kept",
-            )),
-            Reply::Refused(refusal) => Err(refusal.into()),
-            other => Err(unexpected(&other)),
-        }
+        let (body, replayed) = submitted(applied)?;
+        let location = format!("/openapi/v1/tasks/{}", body.task_id);
+        let answer = Answer::json(202, &body).at(body.applied_index).with("location", location);
+        Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })
+    }
+
+    /// The command of a body that is acceptable.
+    pub(super) fn submission(
+        &self,
+        body: rest::Submit,
+        claim: Option<Claim>,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Command, Failure> {
+        let caller = self.caller()?.clone();
+        let due = due(&body);
+        let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
+        let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
+            Ok(self.has_handler(handler)? || self.is_repeated(caller, key)?)
+        })?;
+        let task = new_task_id(&*self.shared.random);
+        Ok(Command::Submit(Box::new(Submit { task, spec, due, claim, idempotency })))
     }
 
     /// What a mutant answers: the submission goes its way, and nobody waits for what becomes of it.
@@ -81,7 +68,8 @@ impl Call<'_> {
         Answer::json(202, &body)
     }
 
-    fn idempotency(&self) -> Option<Idempotency> {
+    /// The request's Idempotency-Key, and what it stands for.
+    pub(super) fn idempotency(&self) -> Option<Idempotency> {
         let request = self.request;
         request.credentials.idempotency_text().map(|key| Idempotency {
             key: key.to_owned(),
@@ -98,8 +86,8 @@ impl Call<'_> {
     }
 
     /// Whether the request repeats one that was taken: the answer is that one's, whoever has left since.
-    fn is_repeated(&self, caller: &CallerId) -> Result<bool, Failure> {
-        match self.request.credentials.idempotency_text() {
+    fn is_repeated(&self, caller: &CallerId, key: Option<&str>) -> Result<bool, Failure> {
+        match key {
             Some(key) => Ok(self.shared.backend.has_idempotency_key(caller, key)?),
             None => Ok(false),
         }
@@ -114,6 +102,30 @@ impl Call<'_> {
         let known = Arc::new(handlers(&self.shared.backend.executors()?.value));
         self.shared.hub.remember_handlers(Arc::clone(&known));
         Ok(known.contains(handler))
+    }
+}
+
+/// What a submission has come to, and whether it repeats an earlier one.
+pub(super) fn submitted(applied: Applied) -> Result<(Submitted, bool), Failure> {
+    match applied.reply {
+        Reply::Submitted { task, status, version, created_at, due_at, replayed } => {
+            let body = Submitted {
+                task_id: task.to_string(),
+                status: status.name().to_owned(),
+                version,
+                created_at: Time(created_at),
+                due_at: Time(due_at),
+                applied_index: applied.index,
+            };
+            Ok((body, replayed))
+        }
+        // The task of this Idempotency-Key has been swept; under another key it can be made again.
+        Reply::Refused(Refusal::TaskNotFound) => Err(Failure::new(
+            Code::IdempotencyKeyReused,
+            "the task that this Idempotency-Key made is no longer kept",
+        )),
+        Reply::Refused(refusal) => Err(refusal.into()),
+        other => Err(unexpected(&other)),
     }
 }
 

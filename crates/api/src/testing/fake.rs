@@ -327,6 +327,17 @@ impl Backend for FakeStore {
         .boxed()
     }
 
+    fn propose_all(&self, commands: Vec<Command>) -> BoxFuture<'_, Result<Vec<Applied>, ProposeError>> {
+        async move {
+            let mut applied = Vec::new();
+            for command in commands {
+                applied.push(self.propose(command).await?);
+            }
+            Ok(applied)
+        }
+        .boxed()
+    }
+
     fn barrier(&self) -> BoxFuture<'_, Result<u64, ReadError>> {
         async move {
             match self.leadership.borrow().leading {

@@ -1,0 +1,64 @@
+//! `POST /openapi/v1/tasks/batch`
+
+use orloj_model::command::Idempotency;
+use orloj_wire::problem::{Code, FieldError, Problem};
+use orloj_wire::rest::{BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
+
+use super::{Call, submit};
+use crate::outcome::{Answer, Failure};
+
+impl Call<'_> {
+    /// Takes what can be taken. The request's nonce has been spent before, by itself: it stands for all of them.
+    pub(super) async fn submit_batch(&self) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let SubmitBatch { tasks } = self.body()?;
+        if tasks.is_empty() || tasks.len() > BATCH_LIMIT {
+            let message = format!("{} submissions; a batch has 1-{BATCH_LIMIT}", tasks.len());
+            return Err(Failure::fields(Code::ValidationFailed, vec![FieldError::new("/tasks", message)]));
+        }
+        let whole = self.idempotency();
+        let mut commands = Vec::with_capacity(tasks.len());
+        let mut refused = Vec::with_capacity(tasks.len());
+        for (at, body) in tasks.into_iter().enumerate() {
+            match self.submission(body, None, whole.as_ref().map(|whole| of_item(whole, at))) {
+                Ok(command) => {
+                    commands.push(command);
+                    refused.push(None);
+                }
+                Err(failure) => refused.push(Some(failure)),
+            }
+        }
+        let applied = match commands.is_empty() {
+            true => Vec::new(),
+            false => self.shared.backend.propose_all(commands).await?,
+        };
+        let applied_index = applied.iter().map(|one| one.index).max().unwrap_or_default();
+        let mut applied = applied.into_iter();
+        let results = refused
+            .into_iter()
+            .map(|refused| match refused {
+                Some(failure) => refusal(failure, &self.request.request_id),
+                None => {
+                    match applied.next().map_or_else(|| Err(Failure::commit_unknown()), submit::submitted) {
+                        Ok((task, replayed)) => {
+                            BatchResult { status: 202, task: Some(task), replayed, problem: None }
+                        }
+                        Err(failure) => refusal(failure, &self.request.request_id),
+                    }
+                }
+            })
+            .collect();
+        Ok(Answer::json(200, &SubmittedBatch { results, applied_index }).at(applied_index))
+    }
+}
+
+/// The key of one submission. A key of a caller's own has no `#`, so none can stand for a part of another batch.
+fn of_item(whole: &Idempotency, at: usize) -> Idempotency {
+    Idempotency { key: format!("{}#{at}", whole.key), fingerprint: whole.fingerprint }
+}
+
+fn refusal(failure: Failure, request_id: &str) -> BatchResult {
+    let mut problem = Problem::new(failure.code, failure.detail.clone()).with_errors(failure.errors.clone());
+    problem.instance = format!("urn:orloj:request:{request_id}");
+    BatchResult { status: failure.code.status(), task: None, replayed: false, problem: Some(problem) }
+}
