@@ -9,6 +9,7 @@ pub mod attempts;
 mod by_index;
 pub mod check;
 pub mod clocks;
+pub mod creations;
 pub mod event;
 pub mod faults;
 pub mod history;

@@ -17,8 +17,6 @@ use crate::target::Target;
 
 /// The version of the format.
 pub const VERSION: u32 = 1;
-/// Load without faults at the beginning, in ms.
-const WARM_UP_MS: u64 = 4_000;
 /// Load after the last fault, in ms.
 const TAIL_MS: u64 = 1_000;
 
@@ -183,7 +181,7 @@ impl<'a> Expansion<'a> {
 
     fn steps(mut self, load_ms: u64) -> anyhow::Result<Vec<Step>> {
         let mut steps = Vec::new();
-        let mut at = WARM_UP_MS;
+        let mut at = self.scenario.calm_ms;
         while let Some((mix, target)) = self.deal() {
             let mean = self.scenario.spacing_ms as f64;
             // Bounded, so that one unlucky draw does not leave a short run without faults.
@@ -241,7 +239,7 @@ impl<'a> Expansion<'a> {
 
     /// When it may begin: after the step before it, and after everything that it must not meet.
     fn begin(&self, last: u64, gap: u64, action: &Action, target: &Target) -> u64 {
-        let package = self.packages.get(&action.name().0).copied().unwrap_or(WARM_UP_MS);
+        let package = self.packages.get(&action.name().0).copied().unwrap_or(self.scenario.calm_ms);
         let mut at = (package + gap).max(last + 1);
         if action.replicas_out(target) > 0 && !self.scenario.overlap {
             at = at.max(self.replicas_whole_at);

@@ -92,3 +92,14 @@ fn symbols_that_mean_any_are_drawn_before_the_run() {
     let hosts: BTreeSet<String> = plan.steps.iter().map(|step| step.target.to_string()).collect();
     assert_eq!(hosts.into_iter().collect::<Vec<_>>(), ["n1", "n2", "n3"]);
 }
+
+#[test]
+fn no_fault_begins_before_the_calm_is_over() {
+    for mut scenario in built_in() {
+        scenario.calm_ms = 20_000;
+        for seed in 0..20 {
+            let first = expand(&scenario, seed, 300).steps.first().map(|step| step.at_ms);
+            assert!(first.is_none_or(|at| at >= 20_000), "{} seed {seed}: {first:?}", scenario.name);
+        }
+    }
+}

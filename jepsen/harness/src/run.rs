@@ -1,6 +1,7 @@
 //! One run, from the empty machine to the verdict and back to the empty machine.
 
 pub mod around;
+mod link_counts;
 pub mod phases;
 pub mod sightings;
 pub mod stage;

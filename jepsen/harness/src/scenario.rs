@@ -30,6 +30,10 @@ pub struct Scenario {
     /// How many clients.
     #[serde(default = "clients")]
     pub clients: u32,
+    /// Load without faults at the beginning, in ms. What is bounded tightly only where no fault explains a delay is
+    /// judged there, also in a run whose faults follow each other closely.
+    #[serde(default = "calm_ms")]
+    pub calm_ms: u64,
     /// Mean time from the end of one fault to the next of its package, in ms.
     #[serde(default = "spacing_ms")]
     pub spacing_ms: u64,
@@ -125,6 +129,9 @@ fn rate() -> u32 {
 }
 fn clients() -> u32 {
     8
+}
+fn calm_ms() -> u64 {
+    4_000
 }
 fn spacing_ms() -> u64 {
     6_000

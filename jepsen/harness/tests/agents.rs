@@ -23,7 +23,7 @@ use orloj_jepsen::agents::sink::{Sink, SinkVices};
 use orloj_jepsen_agents::generator::Mix;
 use orloj_jepsen_agents::mock::{Profile, Vices};
 use orloj_jepsen_core::check;
-use orloj_jepsen_core::event::{Event, Kind, What};
+use orloj_jepsen_core::event::{Effect, Event, Kind, What};
 use orloj_jepsen_core::history::History;
 use orloj_jepsen_core::verdict::Validity;
 use orloj_wire::sign::Secret;
@@ -286,7 +286,7 @@ async fn a_replica_is_probed_and_its_table_is_read() {
 }
 
 #[tokio::test]
-async fn the_sink_keeps_each_effect_once_whatever_it_answers() {
+async fn the_sink_applies_each_effect_once_unless_it_is_told_to_forget() {
     use hyper::Method;
     use orloj_jepsen::agents::http::{Ask, Connection, Failure};
 
@@ -324,15 +324,30 @@ async fn the_sink_keeps_each_effect_once_whatever_it_answers() {
     let before = Instant::now();
     assert_eq!(Connection::new(address).ask(ask("e"), second).await.unwrap().status, 200);
     assert!(before.elapsed() >= Duration::from_millis(200));
+    let applied = sink.effects();
+    sink.set_vices(SinkVices::default());
+    assert_eq!(Connection::new(address).ask(ask("a"), second).await.unwrap().status, 200);
+    assert_eq!(sink.effects(), applied, "a repetition is answered and not applied");
+    sink.set_vices(SinkVices { forgetful: true, ..SinkVices::default() });
+    assert_eq!(Connection::new(address).ask(ask("a"), second).await.unwrap().status, 200);
+    assert_eq!(sink.effects(), applied + 1);
     stop.cancel();
     server.await.unwrap().unwrap();
     drop(sink);
-    let took = history(runs.path());
-    let took = took.events().iter().filter_map(|event| match &event.what {
-        What::Effect(effect) if effect.took => effect.business_key.clone(),
-        _ => None,
-    });
-    let took: Vec<String> = took.collect();
-    let distinct: BTreeSet<&String> = took.iter().collect();
-    assert_eq!(took.len(), distinct.len(), "a key takes effect once: {took:?}");
+    let history = history(runs.path());
+    let of_key = |wanted: &str, was: fn(&Effect) -> bool| {
+        let effects = history.events().iter().filter_map(|event| match &event.what {
+            What::Effect(effect) if effect.business_key.as_deref() == Some(wanted) => Some(effect),
+            _ => None,
+        });
+        effects.filter(|effect| was(effect)).count()
+    };
+    for key in ["b", "e"] {
+        assert_eq!(of_key(key, |effect| effect.took), 1, "{key} is applied once");
+    }
+    assert!(of_key("a", |effect| effect.repeated && !effect.took) >= 1, "a repetition is written down");
+    assert_eq!(of_key("a", |effect| effect.took), 2, "and a second effect as one");
+    let report = check::judge(&history, &check::Options::default());
+    let word = report.judgements.iter().find(|judgement| judgement.id == "B1").unwrap();
+    assert_eq!(word.validity, Validity::Invalid, "two effects under one key are noticed");
 }

@@ -11,7 +11,7 @@ use crate::verdict::Judgement;
 /// H2. Unknown when too many operations stayed unknown, when the harness failed at a fault (it is neither
 /// installed nor cleanly left out), when nothing was asked, when the run did not come to its end, or when the
 /// table of a replica that answered at the end was not read whole.
-pub fn conclusive(history: &History, options: &Options) -> Vec<Judgement> {
+pub fn conclusive(history: &History, options: &Options) -> Judgement {
     let mut word = Judgement::of("H2");
     unknown_share(&mut word, history, options);
     for event in history.events() {
@@ -26,7 +26,7 @@ pub fn conclusive(history: &History, options: &Options) -> Vec<Judgement> {
         Some(_) => whole_tables(&mut word, history),
         None => word.unknown("the run did not come to its end", &[]),
     }
-    vec![word]
+    word
 }
 
 fn unknown_share(word: &mut Judgement, history: &History, options: &Options) {

@@ -24,26 +24,36 @@
 //! | `refusals` | pushes that were refused for want of room or while draining |
 //! | `late_reports` | reports that were answered as late |
 //! | `repeated_reports` | reports that were answered as repeated |
-//! | `effects` | effects at the sink |
+//! | `effects` | effects that reached the sink |
+//! | `repeated_effects` | those of them that it refused as repetitions |
 //! | `delayed_starts` | first starts of tasks with a delay |
 //! | `retries` | attempts in the tables after one that failed, timed out or was lost |
 //! | `<outcome>_attempts` | attempts in the tables that ended so: `failed`, `timed_out`, `lost`, `cancelled`, `refused` |
+//! | `packets_dropped`, `packets_duplicated`, `packets_reordered`, `packets_delayed`, `packets_throttled` | packets to which the network did so |
 //! | `<status>_tasks` | tasks in the tables that ended so: `succeeded`, `failed`, `cancelled`, `skipped` |
+//! | `<checker>.<figure>` | a figure of another checker: `T6.judged_in_calm` |
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use crate::attempts::{Life, Tasks};
-use crate::event::{Event, Kind, Recv, What};
+use crate::event::{Event, Kind, LinkCount, Recv, What};
 use crate::history::History;
 use crate::leaders::Leaders;
 use crate::verdict::Judgement;
 
 /// H1. Every counter that is required has come far enough; else the run is unknown, and the counter is named.
-/// A name that no counter has is such a case too: it can never be met. Every counter is a figure.
-pub fn coverage(history: &History, options: &Options) -> Vec<Judgement> {
+/// A name that no counter has is such a case too: it can never be met. Every counter is a figure. `others` is what
+/// the other checkers have said.
+pub fn coverage(history: &History, options: &Options, others: &[Judgement]) -> Judgement {
     let mut word = Judgement::of("H1");
-    let counters = counters(history);
+    let mut counters = counters(history);
+    // Those that are required stand among the figures also when they are 0.
+    for name in options.required.keys() {
+        if let Some(figure) = figure(others, name) {
+            counters.insert(name.clone(), figure);
+        }
+    }
     for (name, wanted) in &options.required {
         let seen = counters.get(name).copied().unwrap_or(0);
         if seen < *wanted {
@@ -57,7 +67,15 @@ pub fn coverage(history: &History, options: &Options) -> Vec<Judgement> {
         word.stat(name, *count as f64);
     }
     word.stat("required", options.required.len() as f64);
-    vec![word]
+    word
+}
+
+/// The figure that is named so, `<checker>.<figure>`; none when the checker tells none of this name.
+fn figure(others: &[Judgement], name: &str) -> Option<u64> {
+    let (id, name) = name.split_once('.')?;
+    let value = others.iter().find(|other| other.id == id)?.stats.get(name)?;
+    // Counts: whole, not negative, and far below 2^53.
+    Some(*value as u64)
 }
 
 /// Every counter of the table above that is not 0.
@@ -72,6 +90,7 @@ pub fn counters(history: &History) -> BTreeMap<String, u64> {
         }
     }
     add(&mut counters, "snapshots_installed", installs.values().sum());
+    count_packets(&mut counters, history);
     add(&mut counters, "leader_changes", Leaders::of(history).changes());
     for operation in history.operations() {
         if operation.is_unknown() && matches!(operation.invoke.what, What::Submit(_)) {
@@ -121,7 +140,10 @@ fn count_event<'a>(
             "repeated" => add(counters, "repeated_reports", 1),
             _ => {}
         },
-        What::Effect(_) => add(counters, "effects", 1),
+        What::Effect(effect) => {
+            add(counters, "effects", 1);
+            add(counters, "repeated_effects", u64::from(effect.repeated));
+        }
         What::Submit(_) if event.kind == Kind::Ok => {
             add(counters, "acked_submits", 1);
             add(counters, "replayed_submits", u64::from(event.meta.replayed));
@@ -131,6 +153,22 @@ fn count_event<'a>(
         What::Get(_) if event.kind == Kind::Ok => add(counters, "gets_ok", 1),
         What::List(_) if event.kind == Kind::Ok => add(counters, "lists_ok", 1),
         _ => {}
+    }
+}
+
+/// Links tell sums since the beginning: the last that each told counts.
+fn count_packets(counters: &mut BTreeMap<String, u64>, history: &History) {
+    let mut links: BTreeMap<(&str, &str), &LinkCount> = BTreeMap::new();
+    for event in history.events() {
+        let What::Links(told) = &event.what else { continue };
+        links.extend(told.links.iter().map(|link| ((link.from.as_str(), link.to.as_str()), link)));
+    }
+    for link in links.into_values() {
+        add(counters, "packets_dropped", link.dropped);
+        add(counters, "packets_duplicated", link.duplicated);
+        add(counters, "packets_reordered", link.reordered);
+        add(counters, "packets_delayed", link.delayed);
+        add(counters, "packets_throttled", link.throttled);
     }
 }
 
@@ -178,5 +216,49 @@ fn count_task(counters: &mut BTreeMap<String, u64>, life: &Life<'_>) {
             after_a_try |= counted;
             add(counters, name, 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Links;
+    use crate::testing::event;
+    use crate::verdict::Validity;
+
+    fn required(name: &str, times: u64) -> Options {
+        Options { required: [(name.to_owned(), times)].into(), ..Options::default() }
+    }
+
+    #[test]
+    fn a_figure_of_another_checker_can_be_required() {
+        let mut other = Judgement::of("T6");
+        other.stat("judged_in_calm", 2.0);
+        let judge = |name, times| {
+            coverage(&History::default(), &required(name, times), std::slice::from_ref(&other)).validity
+        };
+        assert_eq!(judge("T6.judged_in_calm", 2), Validity::Valid);
+        assert_eq!(judge("T6.judged_in_calm", 3), Validity::Unknown);
+        assert_eq!(judge("T6.no_such_figure", 1), Validity::Unknown);
+        assert_eq!(judge("D6.judged_in_calm", 1), Validity::Unknown, "of another checker");
+    }
+
+    #[test]
+    fn the_last_word_of_each_link_counts() {
+        let told = |ms, from: &str, dropped, duplicated| {
+            let link = LinkCount {
+                from: from.into(),
+                to: "n2".into(),
+                packets: 100,
+                dropped,
+                duplicated,
+                ..LinkCount::default()
+            };
+            event(ms, What::Links(Links { links: vec![link] }))
+        };
+        let history = History::merge(vec![told(1, "n1", 3, 0), told(2, "n3", 1, 7), told(3, "n1", 5, 0)]);
+        let counters = counters(&history);
+        assert_eq!((counters["packets_dropped"], counters["packets_duplicated"]), (6, 7));
+        assert!(!counters.contains_key("packets_reordered"));
     }
 }

@@ -16,7 +16,9 @@ pub mod clean_failure;
 pub mod conclusive;
 pub mod coverage;
 pub mod dispatch;
+pub mod effects;
 pub mod fairness;
+pub mod identity;
 pub mod linear;
 pub mod lists;
 pub mod liveness;
@@ -76,6 +78,8 @@ pub struct Options {
     /// What must have been seen at least so often, by name: `fault:process.kill@leader`, `leader_changes`,
     /// `stale_rejects`, `snapshots_installed`, `retries`. See the coverage checker for the names.
     pub required: BTreeMap<String, u64>,
+    /// Business keys whose effect must exist, each with how often it must have been tried.
+    pub business_keys: BTreeMap<String, u64>,
 }
 
 impl Options {
@@ -103,8 +107,9 @@ impl Default for Options {
             clock_noise_ms: 50,
             one_bad_ok_share: 0.95,
             one_bad_slowdown: 3.0,
-            unknown_share: 0.5,
+            unknown_share: 0.1,
             required: BTreeMap::new(),
+            business_keys: BTreeMap::new(),
         }
     }
 }
@@ -121,17 +126,19 @@ pub struct Report {
 /// A checker: from a history to its word on one invariant, or on several that are found together.
 pub type Checker = fn(&History, &Options) -> Vec<Judgement>;
 
-/// Every checker that is live, in the order of the table.
+/// Every checker of the product that is live, in the order of the table. Those of the run itself come after them.
 pub const CHECKERS: &[Checker] = &[
     replicas::rounds,
     replicas::promises,
     replicas::digests,
     replicas::entries,
+    identity::one_place,
     acked::lost,
     linear::check,
     lists::check,
     acked::once,
     cancel::check,
+    effects::once,
     dispatch::one_grant,
     dispatch::committed_before_sent,
     rounds::stale_rounds,
@@ -150,13 +157,14 @@ pub const CHECKERS: &[Checker] = &[
     recovery::recovery,
     one_bad::one_bad_follower,
     clean_failure::clean_failure,
-    coverage::coverage,
-    conclusive::conclusive,
 ];
 
 /// Judges a history.
 pub fn judge(history: &History, options: &Options) -> Report {
-    let judgements: Vec<Judgement> = CHECKERS.iter().flat_map(|checker| checker(history, options)).collect();
+    let checkers = CHECKERS.iter().flat_map(|checker| checker(history, options));
+    let mut judgements: Vec<Judgement> = checkers.collect();
+    judgements.push(coverage::coverage(history, options, &judgements));
+    judgements.push(conclusive::conclusive(history, options));
     let validity = judgements.iter().fold(Validity::Valid, |all, judgement| all.and(judgement.validity));
     Report { validity, judgements }
 }

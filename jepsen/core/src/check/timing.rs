@@ -3,24 +3,34 @@
 use super::Options;
 use crate::attempts::{Life, Tasks, Try};
 use crate::clocks::Clocks;
+use crate::creations::Creations;
 use crate::event::{Event, What};
 use crate::faults::{busy, disturbed, end_ns, in_force, installed};
 use crate::history::{History, Operation};
 use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
 
+/// The cluster's time at a start counts as known when the creations around it leave no more than this open, in ms.
+const KNOWN_WITHIN_MS: i64 = 1_000;
+
 /// T2. No handler starts before its attempt is due, less one tick. A delay and a backoff are due by the
-/// cluster's time, which has followed every leader's clock forward since the beginning; an instant is due
-/// when the wall clock of a leader has shown it, so the furthest clock since the submission counts. An
-/// attempt at a task with an instant is never said to be due before that instant.
+/// cluster's time, which has followed every leader's clock forward since the beginning, and which had not come
+/// further than at the next creation of a task; an instant is due when the wall clock of a leader has shown it, so
+/// the furthest clock since the submission counts. An attempt at a task with an instant is never said to be due
+/// before that instant.
+///
+/// `judged_closely` counts the starts at which the due time was known to within a second: of delays by the
+/// creations around them, of instants where no clock was ever moved.
 pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("T2");
     let tasks = Tasks::of(history);
-    let clocks = Clocks::of(history, options.clock_noise_ms);
+    let times = Times {
+        clocks: Clocks::of(history, options.clock_noise_ms),
+        creations: Creations::of(history),
+        noise_ms: i64::try_from(options.clock_noise_ms).unwrap_or(i64::MAX),
+    };
     let tick = i64::try_from(options.tick_ms).unwrap_or(i64::MAX);
-    let noise = if clocks.stepped() { options.clock_noise_ms } else { 0 };
-    let room = tick.saturating_add(i64::try_from(noise).unwrap_or(i64::MAX));
-    let mut looked_at = 0_u64;
+    let (mut looked_at, mut closely) = (0_u64, 0_u64);
     for (task, life) in &tasks.by_id {
         let run_at = life.request().and_then(|request| request.run_at_ms);
         for ((_, number), one) in &life.tries {
@@ -30,12 +40,15 @@ pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
                 word.violated(what, Some(task), &[receipt.i]);
             }
             let by_instant = run_at.is_some() && *number == 1;
-            let since = if by_instant { life.invoked_ns().unwrap_or(0) } else { 0 };
             for (event, start) in &one.starts {
                 looked_at += 1;
-                let ahead = clocks.furthest_ahead_ms(since, event.mono_ns).max(0);
-                let early_ms = recv.due_at_ms.saturating_sub(start.wall_ms.saturating_add(ahead));
-                if early_ms > room {
+                let (at_most_ms, is_close) = match by_instant {
+                    true => times.of_leaders(life.invoked_ns().unwrap_or(0), event, start.wall_ms),
+                    false => times.of_cluster(event, start.wall_ms),
+                };
+                closely += u64::from(is_close);
+                let early_ms = recv.due_at_ms.saturating_sub(at_most_ms);
+                if early_ms > tick {
                     let what = format!("attempt {number} started {early_ms} ms before it was due");
                     word.violated(what, Some(task), &[receipt.i, event.i]);
                 }
@@ -43,7 +56,35 @@ pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
         }
     }
     word.stat("looked_at", looked_at as f64);
+    word.stat("judged_closely", closely as f64);
     vec![word]
+}
+
+/// What is known of the times by which something is due.
+struct Times {
+    clocks: Clocks,
+    creations: Creations,
+    noise_ms: i64,
+}
+
+impl Times {
+    /// What the wall clock of any leader can have shown at most between `since` and this start, in ms since the
+    /// epoch, and whether that is close to the truth.
+    fn of_leaders(&self, since: u64, start: &Event, wall_ms: i64) -> (i64, bool) {
+        let stepped = self.clocks.stepped();
+        let ahead_ms = self.clocks.furthest_ahead_ms(since, start.mono_ns).max(0);
+        let noise_ms = if stepped { self.noise_ms } else { 0 };
+        (wall_ms.saturating_add(ahead_ms).saturating_add(noise_ms), !stepped)
+    }
+
+    /// How far the cluster's time can have come at most at this start, and whether that is close to the truth.
+    fn of_cluster(&self, start: &Event, wall_ms: i64) -> (i64, bool) {
+        let (by_clocks, no_steps) = self.of_leaders(0, start, wall_ms);
+        let by_creations = self.creations.at_most_ms(start.mono_ns);
+        let at_most_ms = by_creations.map_or(by_clocks, |created| created.min(by_clocks));
+        let at_least_ms = self.creations.at_least_ms(start.mono_ns).unwrap_or(i64::MIN);
+        (at_most_ms, no_steps || at_most_ms.saturating_sub(at_least_ms) <= KNOWN_WITHIN_MS)
+    }
 }
 
 /// T6. A task with a delay starts, by the monotonic clock, no sooner than its delay after it was asked for

@@ -1,7 +1,9 @@
 //! The sink: it stands for the world outside the cluster, where an effect is to happen once.
 //!
 //! `POST /effect?label=…&key=…` is an effect. One with a key (of the query, or in the header
-//! `Idempotency-Key`) takes effect when the key is new and is answered like the first one when it is not.
+//! `Idempotency-Key`) is applied when the key is new, and refused as a repetition when it is not: then it is answered
+//! like the first one. Each is written down with what became of it, so that a sink which forgets its keys shows in the
+//! history as one that applied an effect twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -32,6 +34,19 @@ pub struct SinkVices {
     pub slow_body: Duration,
     /// Nobody listens.
     pub down: bool,
+    /// It applies repetitions as well, as an outside world that knows nothing of keys does.
+    pub forgetful: bool,
+}
+
+/// What becomes of one effect.
+#[derive(Debug, Clone, Copy)]
+struct Decision {
+    took: bool,
+    repeated: bool,
+    /// Of the answer; 0 for none.
+    status: u16,
+    /// How late the answer's body is.
+    body_delay: Duration,
 }
 
 /// The sink. Clones are the same one.
@@ -50,6 +65,8 @@ struct Inner {
 struct State {
     vices: SinkVices,
     seen: BTreeSet<String>,
+    /// How many effects were applied.
+    applied: usize,
     /// Keys whose next so many effects are answered with 500, although they have taken effect.
     failing: BTreeMap<String, u32>,
     rng: Rng,
@@ -59,8 +76,8 @@ impl Sink {
     /// A sink of this name.
     pub fn new(name: &str, seed: u64, recorder: Recorder) -> Sink {
         let rng = Rng::new(seed).split(name);
-        let state =
-            State { vices: SinkVices::default(), seen: BTreeSet::new(), failing: BTreeMap::new(), rng };
+        let (vices, seen, failing) = (SinkVices::default(), BTreeSet::new(), BTreeMap::new());
+        let state = State { vices, seen, applied: 0, failing, rng };
         Sink(Arc::new(Inner {
             name: name.to_owned(),
             recorder,
@@ -82,9 +99,9 @@ impl Sink {
         state.failing.insert(key.to_owned(), times);
     }
 
-    /// How many keys have taken effect.
+    /// How many effects were applied.
     pub fn effects(&self) -> usize {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).seen.len()
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).applied
     }
 
     fn is_down(&self) -> bool {
@@ -129,32 +146,34 @@ impl Sink {
         }
         let label = parameter(&request.query, "label");
         let key = parameter(&request.query, "key").or_else(|| header(&request.headers));
-        let (took, status, body_delay) = self.decide(key.as_deref());
+        let decided = self.decide(key.as_deref());
         let effect = Effect {
             task: parameter(&request.query, "task").unwrap_or_default(),
             label: label.clone(),
             business_key: key,
-            took,
-            status,
+            took: decided.took,
+            repeated: decided.repeated,
+            status: decided.status,
             ..Effect::default()
         };
         let note = Note { key: label, ..Note::event(&self.0.name, What::Effect(effect)) };
         self.0.recorder.note(note);
-        match status {
+        match decided.status {
             0 => Reaction::Silence,
-            status => Reaction::Answer { status, body: b"{}".to_vec(), body_delay },
+            status => Reaction::Answer { status, body: b"{}".to_vec(), body_delay: decided.body_delay },
         }
     }
 
-    /// Whether it takes effect, and the answer: its status (0: none) and how late its body is.
-    fn decide(&self, key: Option<&str>) -> (bool, u16, Duration) {
+    fn decide(&self, key: Option<&str>) -> Decision {
         let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { vices, seen, failing, rng } = &mut *state;
+        let State { vices, seen, applied, failing, rng } = &mut *state;
         let fails = rng.chance(vices.errors);
         if fails && rng.chance(0.5) {
-            return (false, 500, Duration::ZERO);
+            return Decision { took: false, repeated: false, status: 500, body_delay: Duration::ZERO };
         }
-        let took = key.is_none_or(|key| seen.insert(key.to_owned()));
+        let known = key.is_some_and(|key| !seen.insert(key.to_owned()));
+        let repeated = known && !vices.forgetful;
+        *applied += usize::from(!repeated);
         let left = key.and_then(|key| failing.get_mut(key)).filter(|left| **left > 0);
         let told_to_fail = left.map(|left| *left -= 1).is_some();
         let status = match () {
@@ -162,7 +181,7 @@ impl Sink {
             () if rng.chance(vices.silent) => 0,
             () => 200,
         };
-        (took, status, vices.slow_body)
+        Decision { took: !repeated, repeated, status, body_delay: vices.slow_body }
     }
 }
 

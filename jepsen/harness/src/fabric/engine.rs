@@ -167,6 +167,7 @@ impl Link {
             if start - now > RATE_QUEUE_US {
                 return None;
             }
+            self.counters.throttled += u64::from(start > now);
             self.free_at = start + (length as u64 * 1_000_000).div_ceil(self.rule.rate_bytes_per_s);
             due = self.free_at;
         }

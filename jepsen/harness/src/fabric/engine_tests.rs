@@ -115,6 +115,7 @@ fn a_rate_spaces_packets_and_drops_what_would_wait_too_long() {
     assert_eq!(arrived.iter().map(|(at, _)| *at).collect::<Vec<_>>(), expected);
     assert_eq!(arrived.len(), 401, "400 ms wait, and the packet under way");
     assert_eq!(engine.counters(0, 1).dropped, 599);
+    assert_eq!(engine.counters(0, 1).throttled, 400, "all that were let through but the first");
     // An idle link saves nothing up.
     let later = carry(&mut engine, &[(5_000_000, 1, 100), (5_000_000, 2, 100)]);
     assert_eq!(later, vec![(5_001_000, 1), (5_002_000, 2)]);

@@ -105,6 +105,8 @@ pub struct Counters {
     pub reordered: u64,
     /// Copies that waited in the fabric for any reason.
     pub delayed: u64,
+    /// Copies that waited for those before them, because the link is narrow.
+    pub throttled: u64,
     /// Packets whose payload was changed.
     pub corrupted: u64,
 }

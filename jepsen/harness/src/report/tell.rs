@@ -1,6 +1,6 @@
 //! One event in a few words.
 
-use orloj_jepsen_core::event::{Event, Kind, Probe, Recv, Submit, TaskSeen, What};
+use orloj_jepsen_core::event::{Event, Kind, LinkCount, Links, Probe, Recv, Submit, TaskSeen, What};
 
 /// The name of what an event is about, as in the history.
 pub fn name(event: &Event) -> &'static str {
@@ -21,6 +21,7 @@ pub fn name(event: &Event) -> &'static str {
         What::Effect(_) => "effect",
         What::Probe(_) => "probe",
         What::Fault(_) => "fault",
+        What::Links(_) => "links",
         What::Process(_) => "process",
         What::Phase(_) => "phase",
         What::FinalTask(_) => "table row",
@@ -123,7 +124,11 @@ fn values(event: &Event) -> String {
         }
         What::Effect(effect) => {
             let key = effect.business_key.as_ref().map(|key| format!(", key {key}")).unwrap_or_default();
-            let took = if effect.took { "took effect" } else { "was there already" };
+            let took = match (effect.took, effect.repeated) {
+                (true, _) => "was applied",
+                (false, true) => "was there already",
+                (false, false) => "was not applied",
+            };
             format!("attempt {}{key}: {took}, answered {}", effect.attempt, effect.status)
         }
         What::Probe(probe) => self::probe(probe),
@@ -133,6 +138,7 @@ fn values(event: &Event) -> String {
             let nodes = fault.nodes.join(", ");
             format!("step {}: {package}.{name} {phase} on {nodes}{leader} {}", fault.step, fault.detail)
         }
+        What::Links(told) => links(told),
         What::Process(process) => {
             let code = process.code.map(|code| format!(", code {code}")).unwrap_or_default();
             let signal = process.signal.map(|signal| format!(", signal {signal}")).unwrap_or_default();
@@ -145,6 +151,22 @@ fn values(event: &Event) -> String {
         }
         What::FinalTable(table) => format!("{} tasks at index {}", table.tasks, table.applied),
     }
+}
+
+fn links(told: &Links) -> String {
+    let of = |name: &str, count: fn(&LinkCount) -> u64| {
+        let sum: u64 = told.links.iter().map(count).sum();
+        (sum > 0).then(|| format!("{sum} {name}"))
+    };
+    let sums = [
+        of("dropped", |link| link.dropped),
+        of("duplicated", |link| link.duplicated),
+        of("reordered", |link| link.reordered),
+        of("delayed", |link| link.delayed),
+        of("throttled", |link| link.throttled),
+    ];
+    let sums: Vec<String> = sums.into_iter().flatten().collect();
+    format!("{} links so far: {}", told.links.len(), sums.join(", "))
 }
 
 fn attempt(shard: u16, number: u32) -> String {

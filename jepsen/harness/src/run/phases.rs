@@ -10,6 +10,7 @@ use orloj_jepsen_core::event::{Event, Fault, Kind, Meta, Phase, VERSION, What};
 use tokio::time::Instant;
 
 use super::around::Around;
+use super::link_counts::LinkCounts;
 use super::sightings::at_rest;
 use super::stage::Stage;
 use super::trial::Trial;
@@ -82,11 +83,16 @@ fn hurt(
     (machine, stop): (&Machine, &Arc<AtomicBool>),
     began: Duration,
 ) -> Vec<String> {
+    let counts = LinkCounts::default();
     let record = |at_ns: u64, fault: Fault| {
         let since = Duration::from_nanos(at_ns).saturating_sub(began).as_millis();
         let Fault { package, name, phase, detail, .. } = &fault;
         eprintln!("{since:>7} ms  {phase:<9} {package}.{name} {} {detail}", fault.nodes.join("+"));
+        let of_network = matches!(fault.package.as_str(), "partition" | "link");
         stage.nemesis.events(&[faulted(at_ns, fault)]);
+        if of_network {
+            counts.record(&stage.fabric, &stage.nemesis);
+        }
     };
     let hosts = crate::hosts::all(plan.options.clients);
     let seed = plan.options.nemesis_seed;
@@ -100,6 +106,7 @@ fn hurt(
         failures.push(format!("{failed} steps of the nemesis failed"));
     }
     failures.extend(hand.heal().err().map(|error| format!("heal: {error:#}")));
+    counts.record(&stage.fabric, &stage.nemesis);
     while hand.now_ms() < plan.options.seconds.saturating_mul(1_000) && !hand.stopped() {
         std::thread::sleep(Duration::from_millis(20));
     }

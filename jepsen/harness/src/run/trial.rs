@@ -15,6 +15,8 @@ use crate::wait::until;
 pub const KEY: &str = "trial-1";
 /// Tries after the first.
 const RETRIES: u32 = 5;
+/// Tries that reach the outside world at least: the first and every retry.
+pub const TRIES: u64 = 1 + RETRIES as u64;
 /// Between two tries, so that all of them spread over the changes of the leader, in ms.
 const BACKOFF_MS: u64 = 8_000;
 /// For the submission, and for the end of the task after the load.
