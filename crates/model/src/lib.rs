@@ -28,6 +28,7 @@ pub mod schema;
 pub mod tables;
 pub mod task;
 pub mod time;
+pub mod trigger;
 
 pub use apply::{Stamp, apply};
 pub use command::{Batch, Command, Refusal, Reply};

@@ -5,7 +5,9 @@
 //! not know. The headers that the API adds to HTTP's own are named here too.
 
 mod batch;
+pub mod preview;
 mod submit;
+pub mod trigger;
 
 use std::collections::BTreeMap;
 
