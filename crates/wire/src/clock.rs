@@ -16,6 +16,13 @@ impl SystemClock {
     pub fn new() -> Self {
         SystemClock { start: Instant::now() }
     }
+
+    /// The wall clock in µs since the Unix epoch, for measurements that ms are too coarse for.
+    #[allow(clippy::disallowed_methods, reason = "the one reader of the clock")]
+    pub fn wall_us(&self) -> i64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
 }
 
 impl Clock for SystemClock {

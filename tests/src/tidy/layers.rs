@@ -24,6 +24,7 @@ pub const LAYERS: &[Layer] = &[
     layer("orloj-scheduler", &["orloj-model", "orloj-wire", "orloj-raft-store"]),
     layer("orloj-executor", &["orloj-wire"]),
     layer("orloj-client", &["orloj-wire"]),
+    layer("orloj-bench", &["orloj-wire", "orloj-executor"]),
     layer("orloj-api", &["orloj-model", "orloj-wire", "orloj-raft-store", "orloj-scheduler", "orloj-client"]),
     layer(
         "orloj-cli",
@@ -34,6 +35,7 @@ pub const LAYERS: &[Layer] = &[
             "orloj-scheduler",
             "orloj-executor",
             "orloj-api",
+            "orloj-bench",
             "orloj-client",
         ],
     ),

@@ -1,0 +1,202 @@
+//! Executors that record what their handlers see: the product's executor library, with its journal on the disk,
+//! under one handler that notes when it is started.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufWriter, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use orloj_executor::{
+    AttemptContext, Handle, Handler, HandlerError, HandlerOutput, Handlers, Options, Service,
+};
+use orloj_wire::clock::SystemClock;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::load::{HANDLER, PartError, lines, say};
+use crate::message::{Counts, ExecutorsSpec, FromExecutors, ToExecutors};
+use crate::record::{Record, Summary, gap_after};
+
+/// How often it is told how many are done.
+const TELL_EVERY: Duration = Duration::from_millis(50);
+/// Every so many times the count is also written to its file.
+const WRITE_EVERY: u32 = 5;
+
+/// Everything that was recorded.
+struct Records {
+    clock: SystemClock,
+    all: Mutex<Vec<Record>>,
+    own: AtomicU64,
+    warm: AtomicU64,
+    warm_first: u64,
+    sleep_ms: u64,
+}
+
+impl Records {
+    fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a start; returns its place.
+    fn start(&self, id: u64, due_us: i64) -> usize {
+        let record = Record { id, due_us, start_us: self.clock.wall_us(), end_us: 0 };
+        let mut all = self.lock();
+        all.push(record);
+        all.len() - 1
+    }
+
+    fn end(&self, place: usize) {
+        let end_us = self.clock.wall_us();
+        let id = {
+            let record = &mut self.lock()[place];
+            record.end_us = end_us;
+            record.id
+        };
+        let counter = if id < self.warm_first { &self.own } else { &self.warm };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { own: self.own.load(Ordering::Relaxed), warm: self.warm.load(Ordering::Relaxed) }
+    }
+
+    fn own_records(&self) -> Vec<Record> {
+        self.lock().iter().filter(|record| record.id < self.warm_first).copied().collect()
+    }
+}
+
+/// The handler of every task of a bench.
+struct Bench {
+    records: Arc<Records>,
+}
+
+impl Handler for Bench {
+    async fn run(&self, context: AttemptContext) -> Result<HandlerOutput, HandlerError> {
+        let params = context.params();
+        let (Some(id), Some(due_us)) = (params["id"].as_u64(), params["dueUs"].as_i64()) else {
+            return Err(HandlerError::fatal("the parameters of a bench task are id and dueUs"));
+        };
+        let place = self.records.start(id, due_us);
+        let sleep_ms = params["sleepMs"].as_u64().unwrap_or(self.records.sleep_ms);
+        if sleep_ms > 0 {
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(sleep_ms)) => {}
+                () = context.cancelled() => return Err(HandlerError::retryable("stopped")),
+            }
+        }
+        self.records.end(place);
+        Ok(HandlerOutput::none())
+    }
+}
+
+/// Runs executors as the first line of `input` says, until SIGTERM; then writes the records where that was
+/// asked for.
+///
+/// # Errors
+/// A line that is not a message, an executor that does not start, files that cannot be written.
+pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut orders = lines(input, |_: &ToExecutors| true)?;
+    let Some(ToExecutors::Start(spec)) = orders.recv().await.transpose()? else {
+        return Err(PartError::Order("start"));
+    };
+    let records = Arc::new(Records {
+        clock: SystemClock::new(),
+        all: Mutex::default(),
+        own: AtomicU64::new(0),
+        warm: AtomicU64::new(0),
+        warm_first: spec.warm_first,
+        sleep_ms: spec.sleep_ms,
+    });
+    let executors = start(&spec, &records).await?;
+    say(&FromExecutors::Ready)?;
+    let mut told = Counts::default();
+    let mut ticks = 0_u32;
+    let mut tick = tokio::time::interval(TELL_EVERY);
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = tick.tick() => {
+                ticks = ticks.wrapping_add(1);
+                let now = records.counts();
+                if now != told {
+                    told = now;
+                    say(&FromExecutors::Done(now))?;
+                }
+                if let Some(path) = spec.progress.as_ref().filter(|_| ticks.is_multiple_of(WRITE_EVERY)) {
+                    fs::write(path, now.own.to_string())?;
+                }
+            }
+            // A file of orders ends long before the executors do.
+            Some(order) = orders.recv() => obey(order?, &records)?,
+        }
+    }
+    executors.iter().for_each(Handle::shutdown);
+    for executor in &executors {
+        executor.stopped().await?;
+    }
+    if let Some(path) = &spec.records {
+        write(path, &records.lock())?;
+    }
+    Ok(())
+}
+
+fn obey(order: ToExecutors, records: &Records) -> Result<(), PartError> {
+    let ToExecutors::Summary { kills_us } = order else { return Err(PartError::Order("start")) };
+    let mut own = records.own_records();
+    let summary = Summary::of(&mut own);
+    let gaps_us = kills_us.iter().map(|kill| gap_after(&own, *kill)).collect();
+    Ok(say(&FromExecutors::Summary { summary, gaps_us })?)
+}
+
+async fn start(spec: &ExecutorsSpec, records: &Arc<Records>) -> Result<Vec<Handle>, PartError> {
+    let mut executors = Vec::new();
+    for number in 1..=spec.count {
+        let id = format!("bench-{number}");
+        let options = Options {
+            dir: spec.dir.join(&id),
+            id,
+            replicas: spec.replicas.clone(),
+            secret: Some(spec.secret.clone().into()),
+            slots: Some(spec.slots),
+            ..Options::default()
+        };
+        let handlers = Handlers::new().with(HANDLER, Bench { records: Arc::clone(records) })?;
+        executors.push(Service::start(options, handlers, Arc::new(SystemClock::new())).await?);
+    }
+    Ok(executors)
+}
+
+fn write(path: &Path, records: &[Record]) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    records.iter().try_for_each(|record| file.write_all(&record.to_bytes()))?;
+    file.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_and_ends_are_told_apart_from_the_warm_up() {
+        let records = Records {
+            clock: SystemClock::new(),
+            all: Mutex::default(),
+            own: AtomicU64::new(0),
+            warm: AtomicU64::new(0),
+            warm_first: 100,
+            sleep_ms: 0,
+        };
+        let (first, second) = (records.start(1, 5), records.start(100, 6));
+        assert_eq!(records.counts(), Counts::default());
+        records.end(second);
+        assert_eq!(records.counts(), Counts { own: 0, warm: 1 });
+        records.end(first);
+        let own = records.own_records();
+        assert_eq!((own.len(), own[0].id, own[0].end_us >= own[0].start_us), (1, 1, true));
+        let dir = tempfile::tempdir().unwrap();
+        write(&dir.path().join("r"), &own).unwrap();
+        assert_eq!(fs::metadata(dir.path().join("r")).unwrap().len(), 32);
+    }
+}

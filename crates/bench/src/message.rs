@@ -1,0 +1,272 @@
+//! What the conductor and the parts tell each other: one JSON object a line.
+//!
+//! Secrets travel on standard input or in a private file, never on a command line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Latency;
+use crate::plan::{Pace, Plan};
+use crate::record::Summary;
+
+/// To whom requests go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Via {
+    /// The leader, as long as one is known.
+    #[default]
+    Leader,
+    /// All replicas in turn; those that do not lead hand requests on.
+    Any,
+}
+
+/// The cluster that is loaded, and who loads it.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Target {
+    /// Base URLs of the replicas, `http://host:port`.
+    pub servers: Vec<String>,
+    /// The caller's access key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: String,
+    /// What signatures are made for.
+    pub audience: String,
+    /// Who is asked.
+    #[serde(default)]
+    pub via: Via,
+}
+
+/// A load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoadSpec {
+    /// What is submitted.
+    pub plan: Plan,
+    /// How fast.
+    pub pace: Pace,
+    /// Tasks in one request, 1-1,000; more than 1 makes it a batch. In an open loop it is 1.
+    #[serde(default = "one")]
+    pub batch: u32,
+    /// The longest that submitting may take, in s; then the rest of the plan is left out.
+    pub limit_s: f64,
+    /// Sends an Idempotency-Key with this prefix and the task's id with each submission, and repeats one that
+    /// failed for a reason that passes. Without it a submission is sent once.
+    #[serde(default)]
+    pub key_prefix: Option<String>,
+    /// In a closed loop: the most tasks that may be submitted and not done, as [`ToLoad::Done`] tells it.
+    #[serde(default)]
+    pub outstanding: Option<u64>,
+    /// Takes tasks although no executor is there.
+    #[serde(default)]
+    pub unknown_handler: bool,
+    /// Remembers what was acknowledged, for [`ToLoad::Check`].
+    #[serde(default)]
+    pub remember: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// How the acknowledged tasks are looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CheckSpec {
+    /// Beyond so many tasks, a sample of this size is looked up instead of all.
+    pub at_most: u64,
+    /// Chooses the sample.
+    pub seed: u64,
+    /// The longest wait for tasks that have not ended, in s.
+    pub patience_s: f64,
+}
+
+/// To the load.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ToLoad {
+    /// Load this cluster. First of all.
+    Connect(Target),
+    /// Submit.
+    Run(LoadSpec),
+    /// So many tasks have been done by now.
+    Done(u64),
+    /// Look up what was acknowledged.
+    Check(CheckSpec),
+}
+
+/// From the load.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum FromLoad {
+    /// The replicas answer.
+    Connected,
+    /// How far a load is.
+    Progress {
+        /// Acknowledged by now.
+        acknowledged: u64,
+    },
+    /// A load is over.
+    Ran(LoadResult),
+    /// A look-up is over.
+    Checked(CheckResult),
+}
+
+/// How a load went. Instants are in µs since the Unix epoch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadResult {
+    /// Submissions that were begun.
+    pub sent: u64,
+    /// Those that were acknowledged.
+    pub acknowledged: u64,
+    /// Tries after the first.
+    pub repeated: u64,
+    /// Why others were not, with how often.
+    pub errors: BTreeMap<String, u64>,
+    /// When the first one was meant to be sent.
+    pub started_us: i64,
+    /// When the last answer came.
+    pub ended_us: i64,
+    /// From the intended instant to the acknowledgement of a request; one for each request.
+    pub latency: Latency,
+}
+
+impl LoadResult {
+    /// Acknowledged submissions a second.
+    pub fn per_s(&self) -> f64 {
+        let span_us = (self.ended_us - self.started_us).max(1);
+        self.acknowledged as f64 / (span_us as f64 / 1e6)
+    }
+}
+
+/// What the API says of the tasks that were acknowledged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckResult {
+    /// Tasks that were acknowledged.
+    pub acknowledged: u64,
+    /// How many of them were looked up.
+    pub looked_up: u64,
+    /// By status.
+    pub statuses: BTreeMap<String, u64>,
+    /// Looked up and not there.
+    pub missing: u64,
+    /// From when it was due to the commit of its success, by the leader's clock.
+    pub end_to_end: Latency,
+    /// The last such commit, in ms since the Unix epoch; 0 without any.
+    pub last_finished_ms: i64,
+}
+
+impl CheckResult {
+    /// Tasks that were acknowledged, looked up, and did not succeed.
+    pub fn lost(&self) -> u64 {
+        self.looked_up - self.statuses.get("SUCCESS").copied().unwrap_or(0)
+    }
+}
+
+/// Executors that record what their handlers see.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExecutorsSpec {
+    /// Internal addresses of the replicas, `host:port`.
+    pub replicas: Vec<String>,
+    /// The secret that executors and replicas share.
+    pub secret: String,
+    /// How many executors.
+    pub count: u32,
+    /// Slots of each.
+    pub slots: u32,
+    /// Where their folders lie.
+    pub dir: PathBuf,
+    /// Sleep of each task, in ms, where the task does not say.
+    #[serde(default)]
+    pub sleep_ms: u64,
+    /// Tasks from this id on are warm-up and counted apart.
+    pub warm_first: u64,
+    /// Where the records are written at the end, as four little-endian doubles each.
+    #[serde(default)]
+    pub records: Option<PathBuf>,
+    /// Where the number of tasks done is written four times a second.
+    #[serde(default)]
+    pub progress: Option<PathBuf>,
+}
+
+/// To the executors.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum ToExecutors {
+    /// Start. First of all.
+    Start(ExecutorsSpec),
+    /// Sum up what was recorded, and for each of these instants (µs since the Unix epoch) the time to the first
+    /// start of a task that was due after it.
+    Summary {
+        /// When a leader was killed.
+        kills_us: Vec<i64>,
+    },
+}
+
+/// From the executors.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum FromExecutors {
+    /// All of them listen.
+    Ready,
+    /// Handlers that have returned, warm-up apart.
+    Done(Counts),
+    /// The answer to [`ToExecutors::Summary`].
+    Summary {
+        /// Of all tasks but the warm-up.
+        summary: Summary,
+        /// One for each instant that was asked for, in µs.
+        gaps_us: Vec<Option<i64>>,
+    },
+}
+
+/// Handlers that have returned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Of a run's own tasks.
+    pub own: u64,
+    /// Of warm-up tasks.
+    pub warm: u64,
+}
+
+/// From the server that does nothing but answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NullListens {
+    /// Its base URL.
+    pub url: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Due;
+
+    #[test]
+    fn messages_are_lines_that_scripts_can_write() {
+        let line = r#"{"run":{"plan":{"firstId":0,"count":5,"due":"atOnce","sleepMs":0},"pace":{"closed":{"clients":2}},"limitS":10.0}}"#;
+        let ToLoad::Run(spec) = serde_json::from_str(line).unwrap() else { panic!("not a load") };
+        assert_eq!((spec.plan.count, spec.plan.due, spec.key_prefix), (5, Due::AtOnce, None));
+        let text = serde_json::to_string(&FromLoad::Ran(LoadResult::default())).unwrap();
+        assert!(!text.contains('\n') && text.starts_with("{\"ran\":"), "{text}");
+    }
+
+    #[test]
+    fn rates_and_losses_follow_from_the_counts() {
+        let ran = LoadResult {
+            acknowledged: 500,
+            started_us: 1_000_000,
+            ended_us: 3_000_000,
+            ..LoadResult::default()
+        };
+        assert!((ran.per_s() - 250.0).abs() < 1e-9);
+        let statuses = BTreeMap::from([("SUCCESS".to_owned(), 7), ("RUNNING".to_owned(), 1)]);
+        let checked = CheckResult { looked_up: 10, statuses, missing: 2, ..CheckResult::default() };
+        assert_eq!(checked.lost(), 3);
+    }
+}
