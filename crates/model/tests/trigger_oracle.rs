@@ -92,7 +92,7 @@ fn item_has(item: &str, wanted: i64, min: i64, max: i64, names: &[&str]) -> bool
         if at == end || count > 100 {
             return false;
         }
-        at = if at == max && end != 7 { min } else { at + 1 };
+        at = if at == max && (max != 6 || end != 7) { min } else { at + 1 };
         count += 1;
     }
 }
