@@ -19,6 +19,7 @@ pub mod client;
 pub mod disk;
 pub mod entropy;
 pub mod executors;
+mod final_table;
 pub mod host;
 pub mod machine;
 pub mod mutants;

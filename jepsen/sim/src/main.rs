@@ -37,6 +37,9 @@ enum Command {
         /// Tells the verdict as JSON.
         #[arg(long)]
         json: bool,
+        /// Fails when it is not over after so much real time, in seconds.
+        #[arg(long, default_value_t = single::DEFAULT_LIMIT_S)]
+        limit_s: u64,
     },
     /// Runs many seeds, each in a process of its own, and lists those that fail.
     Sweep {
@@ -52,6 +55,9 @@ enum Command {
         /// How long the load with faults goes on, in simulated seconds.
         #[arg(long, default_value_t = single::DEFAULT_LOAD_S)]
         seconds: u64,
+        /// A seed has failed that is not over after so much real time, in seconds.
+        #[arg(long, default_value_t = single::DEFAULT_LIMIT_S)]
+        limit_s: u64,
     },
     /// Runs one seed and prints what the replicas log, with simulated times, and the history.
     Trace {
@@ -90,8 +96,8 @@ fn main() -> anyhow::Result<ExitCode> {
     #[cfg(feature = "mutants")]
     break_product()?;
     match Args::parse().command {
-        Command::Run { seed, seconds, only, history, json } => {
-            let outcome = Single { seed, seconds, only, log: None }.run()?;
+        Command::Run { seed, seconds, only, history, json, limit_s } => {
+            let outcome = Single { seed, seconds, only, log: None, limit_s }.run()?;
             if let Some(path) = history {
                 single::write_history(&outcome.history, std::fs::File::create(path)?)?;
             }
@@ -104,16 +110,17 @@ fn main() -> anyhow::Result<ExitCode> {
                 }
             };
             writeln!(std::io::stdout(), "{text}")?;
-            Ok(single::exit(&outcome.report))
+            Ok(single::exit(outcome.report.validity))
         }
-        Command::Sweep { seeds, from, jobs, seconds } => {
-            let sweep = Sweep { from, seeds, jobs, seconds };
+        Command::Sweep { seeds, from, jobs, seconds, limit_s } => {
+            let sweep = Sweep { from, seeds, jobs, seconds, limit_s };
             sweep::run(&sweep, &mut std::io::stdout())
         }
         Command::Trace { seed, seconds, only, log } => {
-            let outcome = Single { seed, seconds, only, log: Some(log) }.run()?;
+            let limit_s = single::DEFAULT_LIMIT_S;
+            let outcome = Single { seed, seconds, only, log: Some(log), limit_s }.run()?;
             single::write_history(&outcome.history, std::io::stdout())?;
-            Ok(single::exit(&outcome.report))
+            Ok(single::exit(outcome.report.validity))
         }
         #[cfg(feature = "mutants")]
         Command::Mutants { only, sound, seconds, json } => {

@@ -5,20 +5,17 @@ use std::sync::{Arc, Mutex};
 
 use orloj_jepsen_agents::generator::{Generator, Mix};
 use orloj_jepsen_agents::rng::Rng;
-use orloj_jepsen_agents::seen;
 use orloj_jepsen_core::History;
 use orloj_jepsen_core::check::{self, Report};
-use orloj_jepsen_core::event::{FinalTable, Phase, What};
-use orloj_wire::rest;
+use orloj_jepsen_core::event::{Phase, What};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Load};
+use crate::final_table;
 use crate::nemesis::Nemesis;
 use crate::panics;
 use crate::place::{CLIENTS, EXECUTORS, Place};
 use crate::plan::Plan;
-use crate::recorder::Recorder;
-use crate::replica::Replica;
 use crate::world::{HEARTBEAT_MS, OFFLINE_AFTER, TIMEOUT_GRACE_MS, World};
 
 /// A cluster that has not booted by then never will, in ms.
@@ -35,8 +32,6 @@ const REST_MS: u64 = 60_000;
 const STILL_MS: u64 = 300;
 /// The longest time of the last reads, in ms.
 const FINAL_MS: u64 = 20_000;
-/// Tasks of one page of a replica's own table.
-const PAGE: usize = 1_000;
 
 /// What came of a run.
 pub struct Outcome {
@@ -149,9 +144,7 @@ impl Run {
             let Some(replica) = machine.replica() else { continue };
             expected += 1;
             machine.spawn(async move {
-                if let Err(problem) = read_table(replica, place, &recorder).await {
-                    tracing::error!(%place, problem, "the table could not be read");
-                }
+                final_table::read(replica, place, &recorder).await;
                 *tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
             });
         }
@@ -180,44 +173,6 @@ impl Run {
         self.pass_until(FINAL_MS, |_| Arc::strong_count(&left) == 1)?;
         stop.cancel();
         Ok(())
-    }
-}
-
-/// Reads a replica's own table, page by page.
-async fn read_table(replica: Replica, place: Place, recorder: &Recorder) -> Result<(), String> {
-    #[derive(serde::Deserialize)]
-    struct Page {
-        applied: u64,
-        digest: String,
-        tasks: Vec<Owned>,
-        next: Option<String>,
-    }
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Owned {
-        #[serde(default)]
-        idempotency_key: Option<String>,
-        #[serde(flatten)]
-        task: rest::Task,
-    }
-    let (src, node) = (format!("probe-{place}"), place.to_string());
-    let (mut after, mut tasks) = (String::new(), 0);
-    loop {
-        let body = replica.clone().debug(&format!("/debug/tasks?limit={PAGE}{after}")).await?;
-        let page: Page = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
-        tasks += page.tasks.len() as u64;
-        for owned in page.tasks {
-            let task = seen::final_task(&owned.task, owned.idempotency_key);
-            recorder.note(&src, Some(node.clone()), What::FinalTask(task));
-        }
-        match page.next {
-            Some(next) => after = format!("&after={next}"),
-            None => {
-                let table = FinalTable { applied: page.applied, digest: page.digest, tasks };
-                recorder.note(&src, Some(node), What::FinalTable(table));
-                return Ok(());
-            }
-        }
     }
 }
 

@@ -3,8 +3,10 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, bail};
 use orloj_jepsen_core::check::Report;
 use orloj_jepsen_core::{History, Validity};
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,8 @@ use crate::{entropy, trace};
 
 /// How long the load with faults goes on unless told otherwise, in simulated seconds.
 pub const DEFAULT_LOAD_S: u64 = 20;
+/// How much real time a seed may take unless told otherwise, in seconds: many times what one takes on a busy machine.
+pub const DEFAULT_LIMIT_S: u64 = 180;
 /// Anomalies of one invariant that are told.
 const TOLD: usize = 3;
 /// A file system in memory, where there is one: the replicas' small files are synced a lot.
@@ -31,15 +35,19 @@ pub struct Single {
     pub only: Vec<String>,
     /// What the replicas log on stderr, as `RUST_LOG` has it; nothing by default.
     pub log: Option<String>,
+    /// It has failed when it is not over after so much real time, in seconds.
+    pub limit_s: u64,
 }
 
 impl Single {
-    /// Runs it, on a thread of its own, whose random numbers all come from the seed.
+    /// Runs it, on a thread of its own, whose random numbers all come from the seed. This thread watches the other:
+    /// a seed may find something that never ends, and a thread cannot be ended from outside, so that the process is
+    /// of no more use after an error.
     ///
     /// Two runs of a seed are the same only in two processes: tokio numbers its runtimes across the process.
     ///
     /// # Errors
-    /// The simulation itself failed.
+    /// The simulation itself failed, or was not over in time.
     pub fn run(&self) -> anyhow::Result<Outcome> {
         let dir = match Path::new(MEMORY).is_dir() {
             true => tempfile::tempdir_in(MEMORY),
@@ -47,16 +55,25 @@ impl Single {
         };
         let dir = dir.context("cannot make a folder for the replicas")?;
         let (this, path) = (self.clone(), dir.path().to_owned());
-        let thread = std::thread::spawn(move || {
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || {
             entropy::seed(this.seed);
             let mut plan = Plan::expand(this.seed, this.seconds.saturating_mul(1_000));
             plan.keep(&this.only);
-            match &this.log {
+            let outcome = match &this.log {
                 Some(filter) => trace::with(filter, || run::run(&plan, &path)),
                 None => run::run(&plan, &path),
-            }
+            };
+            // Nobody listens any more when it was too late.
+            let _ = sender.send(outcome);
         });
-        thread.join().map_err(|_| anyhow!("seed {}: the simulation panicked", self.seed))?
+        match ended.recv_timeout(Duration::from_secs(self.limit_s)) {
+            Ok(outcome) => outcome,
+            Err(RecvTimeoutError::Timeout) => {
+                bail!("seed {}: not over after {} s of real time", self.seed, self.limit_s)
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("seed {}: the simulation panicked", self.seed),
+        }
     }
 }
 
@@ -95,8 +112,8 @@ pub fn tell(seed: u64, report: &Report) -> String {
 }
 
 /// 0 for valid, 1 for invalid, 3 for unknown.
-pub fn exit(report: &Report) -> ExitCode {
-    ExitCode::from(match report.validity {
+pub fn exit(validity: Validity) -> ExitCode {
+    ExitCode::from(match validity {
         Validity::Valid => 0,
         Validity::Invalid => 1,
         Validity::Unknown => 3,

@@ -32,3 +32,12 @@ fn a_few_seeds_are_valid() {
     let output = sim(&["sweep", "--seeds", "20", "--from", "101", "--seconds", "8"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
+
+#[test]
+fn a_seed_that_takes_too_long_has_failed_and_is_named() {
+    let output = sim(&["sweep", "--seeds", "2", "--from", "41", "--limit-s", "0"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("seed 41: not over after 0 s of real time"), "{told}");
+    assert!(told.contains("2 failed: [41, 42]"), "{told}");
+}
