@@ -9,6 +9,8 @@ DEV_ARGS ?=
 # What `make jepsen` runs, with further options of `orloj-jepsen run`; jepsen/README.md lists the scenarios.
 SCENARIO ?= smoke
 JEPSEN_ARGS ?=
+# What `make bench` measures, with further options of `orloj bench`, such as: burst steady --runs 3
+BENCH_ARGS ?=
 # How many clusters `make sim` simulates.
 SEEDS ?= 200
 
@@ -30,9 +32,8 @@ fmt: ## Format the code
 lint: setup ## Run clippy, the dependency rules and the rules on the source text
 	@scripts/lint.sh; . scripts/env.sh; cargo test --workspace --test tidy --quiet
 
-bench: setup ## Measure lateness and failover on a real cluster and print the figures
-	@. scripts/env.sh; cargo build --workspace --all-targets; \
-	ORLOJ_LONG=1 cargo test --workspace --test cluster -- --test-threads=1 --nocapture figures
+bench: setup ## Measure a cluster on this machine; BENCH_ARGS chooses what (docs/performance.md)
+	@. scripts/env.sh; cargo build --release -p orloj-cli; exec "$$CARGO_TARGET_DIR/release/orloj" bench $(BENCH_ARGS)
 
 long: setup ## Run the whole-cluster tests in their long form (about 7 minutes)
 	@. scripts/env.sh; cargo build --workspace --all-targets; \

@@ -119,13 +119,18 @@ fn turn() -> Arc<tokio::sync::Mutex<()>> {
     Arc::clone(&TURN)
 }
 
+/// The turn of something that starts a cluster by itself; it ends with the guard.
+pub async fn alone() -> OwnedMutexGuard<()> {
+    turn().lock_owned().await
+}
+
 impl Cluster {
     /// Starts a cluster and waits until it is ready.
     ///
     /// # Panics
     /// It does not get ready; the output of the supervisor is shown.
     pub async fn start(setup: Setup) -> Cluster {
-        let alone = turn().lock_owned().await;
+        let alone = alone().await;
         let dir = tempfile::Builder::new().prefix("orloj-test-").tempdir().expect("a folder for the cluster");
         let (supervisor, ready) = supervise(dir.path(), &setup).await;
         let processes = Mutex::new(processes(&ready));

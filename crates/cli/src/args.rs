@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::bench::args::{BenchArgs, PartArgs};
 use crate::telemetry::LogFormat;
 
 /// Runs tasks at the right time, on the right machine, on a replicated cluster.
@@ -45,6 +46,11 @@ pub enum Command {
     /// Show and change the cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Measure how fast a cluster on this machine is.
+    Bench(Box<BenchArgs>),
+    /// Load or executors of a bench, as a process of its own.
+    #[command(hide = true)]
+    BenchPart(PartArgs),
     /// Print a script that completes this command line in a shell.
     Completions {
         /// The shell.

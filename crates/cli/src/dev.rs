@@ -16,11 +16,11 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::process::stop_token;
 use crate::remote::output;
 
-mod files;
-mod fleet;
-mod keys;
-mod plan;
-mod ready;
+pub mod files;
+pub mod fleet;
+pub mod keys;
+pub mod plan;
+pub mod ready;
 
 use fleet::{Ended, Fleet, Role, Spec};
 use keys::Keys;

@@ -5,6 +5,7 @@
 //! | [`args`], [`exit`] | the command line and the exit codes |
 //! | [`server`], [`executor`] | wire the services of one process together and stop them in order |
 //! | [`dev`] | supervises a demo cluster of such processes |
+//! | [`bench`] | measures a cluster |
 //! | [`remote`] | the commands that call the API of a running cluster |
 //! | [`config`], [`secret`], [`process`], [`telemetry`] | files, secrets, signals, logs |
 
@@ -17,6 +18,7 @@ use crate::args::{Cli, Command, ExecutorArgs};
 use crate::exit::{Failure, Outcome};
 
 mod args;
+mod bench;
 mod config;
 mod dev;
 mod executor;
@@ -49,6 +51,8 @@ fn run(cli: Cli) -> Outcome {
         Command::Executor(args) => run_executor(args, json),
         Command::Task(command) => call(remote::task::run(command, json)),
         Command::Cluster(command) => call(remote::cluster::run(command, json)),
+        Command::Bench(args) => bench::run(&args, json),
+        Command::BenchPart(args) => bench::part::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "orloj", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

@@ -1,0 +1,231 @@
+//! The command line of `orloj bench` and of the parts that it starts.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+/// `orloj bench`
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BenchArgs {
+    /// What to run, in this order. Default: life burst steady.
+    #[arg(value_enum)]
+    pub workloads: Vec<Workload>,
+    /// How often each is run; the table shows median, smallest and largest.
+    #[arg(long, default_value_t = 1)]
+    pub runs: u32,
+    /// Also write everything as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Where random choices come from. Default: by chance; always told.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// No line of progress.
+    #[arg(long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its fields are documented")]
+    pub own: OwnArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its fields are documented")]
+    pub other: OtherArgs,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "its fields are documented")]
+    pub load: LoadArgs,
+}
+
+/// The cluster that the bench starts.
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnArgs {
+    /// Where the data lies: a folder on the disk that is to be measured. Default: the folder for temporary
+    /// files.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Keep data and logs.
+    #[arg(long)]
+    pub keep: bool,
+    /// Replicas, 1-9.
+    #[arg(long, default_value_t = 3)]
+    pub replicas: u8,
+    /// An option of every replica's configuration file; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// A cluster that runs already.
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherArgs {
+    /// Load this cluster instead of one of the bench's own: base URLs of its replicas, by comma.
+    #[arg(long, value_delimiter = ',', requires_all = ["access_key", "secret_file", "internal", "executor_secret_file"])]
+    pub servers: Vec<String>,
+    /// The caller's key; its limits must allow the load.
+    #[arg(long)]
+    pub access_key: Option<String>,
+    /// A private file that holds the caller's secret and nothing else.
+    #[arg(long)]
+    pub secret_file: Option<PathBuf>,
+    /// Internal addresses of its replicas, host:port, by comma, for the bench's executors.
+    #[arg(long, value_delimiter = ',')]
+    pub internal: Vec<String>,
+    /// A private file that holds the executors' secret and nothing else.
+    #[arg(long)]
+    pub executor_secret_file: Option<PathBuf>,
+    /// Its `audience`.
+    #[arg(long, default_value = "default")]
+    pub audience: String,
+    /// Process ids of its replicas, by comma, where they run on this machine: CPU and memory are then told.
+    #[arg(long, value_delimiter = ',')]
+    pub pids: Vec<u32>,
+}
+
+/// Who submits what, and who runs it.
+#[derive(Debug, Clone, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadArgs {
+    /// Executors.
+    #[arg(long, default_value_t = 10)]
+    pub executors: u32,
+    /// Slots of each.
+    #[arg(long, default_value_t = 30)]
+    pub slots: u32,
+    /// Callers at once.
+    #[arg(long, default_value_t = 32)]
+    pub clients: u32,
+    /// How tasks of `life`, `burst` and `max` are submitted. Default: life both ways, burst in batches, max one by one.
+    #[arg(long, value_enum)]
+    pub submit: Option<Way>,
+    /// Tasks in one batch, 2-1000.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub batch: u32,
+    /// Callers at once that send batches.
+    #[arg(long, default_value_t = 4)]
+    pub batch_clients: u32,
+    /// Tasks. Default: 50000; of `pending` 1000000.
+    #[arg(long)]
+    pub tasks: Option<u64>,
+    /// life: the span over which they are due, in s.
+    #[arg(long, default_value_t = 60)]
+    pub spread_s: u64,
+    /// life, burst: from the expected end of submission to the first due instant, in s.
+    #[arg(long, default_value_t = 5)]
+    pub lead_s: u64,
+    /// steady, failover: submissions a second.
+    #[arg(long, default_value_t = 200.0)]
+    pub rate: f64,
+    /// steady, max: how long, in s.
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+    /// steady, failover: how long a task takes, in ms.
+    #[arg(long, default_value_t = 1_000)]
+    pub sleep_ms: u64,
+    /// max: the most tasks that are submitted and not done.
+    #[arg(long, default_value_t = 5_000)]
+    pub outstanding: u64,
+    /// max: tasks that are run and kept before the measurement begins.
+    #[arg(long, default_value_t = 0)]
+    pub finished: u64,
+    /// max: tasks a second are told for each slice of so many s.
+    #[arg(long, default_value_t = 10)]
+    pub slice_s: u64,
+    /// pending: how many of the tasks are due within the leader's window.
+    #[arg(long, default_value_t = 10_000)]
+    pub soon: u64,
+    /// failover: how often the leader is killed.
+    #[arg(long, default_value_t = 10)]
+    pub kills: u32,
+    /// failover: from one kill to the next, in s.
+    #[arg(long, default_value_t = 20)]
+    pub every_s: u64,
+    /// To whom requests go.
+    #[arg(long, value_enum, default_value_t)]
+    pub via: ViaArg,
+    /// Send an Idempotency-Key with every submission, and repeat it when it fails for a reason that passes. failover always does.
+    #[arg(long)]
+    pub idempotency_keys: bool,
+}
+
+/// A workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Delayed tasks that do nothing, due over a span.
+    Life,
+    /// The same, all due at one instant.
+    Burst,
+    /// So many submissions a second, whatever comes back.
+    Steady,
+    /// As much as can be done, slice by slice.
+    Max,
+    /// Many tasks of a later hour: memory, restart, change of leader.
+    Pending,
+    /// steady, with the leader killed again and again.
+    Failover,
+}
+
+/// How tasks are submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// One in a request.
+    Single,
+    /// Many in a request.
+    Batch,
+}
+
+impl Way {
+    /// The word in the names of workloads.
+    pub fn word(self) -> &'static str {
+        match self {
+            Way::Single => "single",
+            Way::Batch => "batch",
+        }
+    }
+}
+
+/// To whom requests go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum ViaArg {
+    /// The leader, like a client that remembers who leads.
+    #[default]
+    Leader,
+    /// All replicas in turn.
+    Any,
+}
+
+impl From<ViaArg> for orloj_bench::message::Via {
+    fn from(via: ViaArg) -> Self {
+        match via {
+            ViaArg::Leader => Self::Leader,
+            ViaArg::Any => Self::Any,
+        }
+    }
+}
+
+/// `orloj bench-part`: a process that a bench or a script starts. It reads lines of JSON.
+#[derive(Debug, Args)]
+pub struct PartArgs {
+    /// Which part.
+    #[arg(value_enum)]
+    pub part: Part,
+    /// Read the lines from this file instead of from standard input.
+    #[arg(long)]
+    pub spec: Option<PathBuf>,
+    /// End with the process of this id, which started this one.
+    #[arg(long)]
+    pub exit_with_parent: Option<u32>,
+}
+
+/// A part of a bench.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Executors that record.
+    Executors,
+    /// Callers that submit and check.
+    Load,
+    /// A server that does nothing but answer.
+    Null,
+}

@@ -1,0 +1,316 @@
+//! The cluster that is measured: one that the bench starts, in a folder of its own, or one that runs already.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use orloj_bench::message::Target;
+use orloj_bench::usage::{self, Usage};
+use orloj_client::{Client, Credentials, Options};
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use super::args::{BenchArgs, OtherArgs};
+use crate::dev::files::{self, Wishes};
+use crate::dev::fleet::{Fleet, Role, Spec, log_tail};
+use crate::dev::keys::Keys;
+use crate::dev::plan::{Layout, Plan, Wish};
+use crate::dev::ready;
+use crate::exit::Failure;
+use crate::process::send;
+use crate::secret::{new_key_id, read_private};
+
+/// Lines of a failed replica's log that are shown.
+const TAIL_LINES: usize = 20;
+/// For a replica to be there again.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A cluster that is measured.
+pub struct Cluster {
+    target: Target,
+    internal: Vec<String>,
+    executor_secret: String,
+    scratch: PathBuf,
+    keep: bool,
+    kind: Kind,
+}
+
+enum Kind {
+    Own(Box<Own>),
+    Other(Vec<u32>),
+}
+
+/// What a cluster of the bench's own is made of.
+struct Own {
+    plan: Plan,
+    keys: Keys,
+    fleet: Fleet,
+    /// CPU time of processes that have ended, in s.
+    spent_s: f64,
+}
+
+impl Cluster {
+    /// Starts a cluster in a new folder, or takes the one that was named.
+    ///
+    /// # Errors
+    /// A folder or files that cannot be used, a replica that does not start.
+    pub async fn start(args: &BenchArgs) -> Result<Cluster, Failure> {
+        let scratch = new_scratch(&data_dir(args)).map_err(Failure::usage)?;
+        let started = Cluster::start_in(args, scratch.clone()).await;
+        if started.is_err() && !args.own.keep {
+            // The error that matters is the first one; it shows what a replica wrote.
+            let _ = fs::remove_dir_all(&scratch);
+        }
+        started
+    }
+
+    async fn start_in(args: &BenchArgs, scratch: PathBuf) -> Result<Cluster, Failure> {
+        let via = args.load.via.into();
+        if !args.other.servers.is_empty() {
+            return other(&args.other, via, scratch, args.own.keep).map_err(Failure::usage);
+        }
+        let layout = Layout::new(&scratch)?;
+        let wish = Wish { base_port: Some(0), replicas: Some(args.own.replicas), executors: Some(0) };
+        let plan = Plan::load_or_make(&layout, wish).map_err(Failure::usage)?;
+        let keys = Keys::load_or_make(&layout)?;
+        files::write(&layout, &plan, &keys, &Wishes { slots: None, set: &args.own.set })
+            .map_err(Failure::usage)?;
+        let target = Target {
+            servers: plan.replicas.iter().map(|replica| replica.api()).collect(),
+            access_key: keys.access_key.clone(),
+            secret_key: keys.secret_key.clone(),
+            audience: "default".to_owned(),
+            via,
+        };
+        let mut cluster = Cluster {
+            target,
+            internal: plan.replicas.iter().map(|replica| replica.internal()).collect(),
+            executor_secret: keys.executor_secret.clone(),
+            scratch,
+            keep: args.own.keep,
+            kind: Kind::Own(Box::new(Own { plan, keys, fleet: Fleet::default(), spent_s: 0.0 })),
+        };
+        cluster.start_replicas(&layout).await?;
+        Ok(cluster)
+    }
+
+    async fn start_replicas(&mut self, layout: &Layout) -> Result<(), Failure> {
+        let own = self.own()?;
+        for replica in &own.plan.replicas {
+            let name = replica.name();
+            let (config, log) = (layout.config(&name), layout.log(&name));
+            own.fleet.start(Spec { name, role: Role::Server, config, log })?;
+        }
+        let Own { plan, keys, fleet, .. } = own;
+        tokio::select! {
+            ready = ready::wait(plan, keys) => Ok(ready?),
+            ended = fleet.next_end() => {
+                let spec = &fleet.members()[ended.index].spec;
+                let tail = log_tail(&spec.log, TAIL_LINES);
+                Err(Failure::usage(anyhow::anyhow!("{} ended: {}\n{tail}", spec.name, ended.status)))
+            }
+        }
+    }
+
+    /// Whom the load asks.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Internal addresses of the replicas.
+    pub fn internal(&self) -> &[String] {
+        &self.internal
+    }
+
+    /// The secret of executors.
+    pub fn executor_secret(&self) -> &str {
+        &self.executor_secret
+    }
+
+    /// The folder of this run.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// A client that signs as the caller.
+    ///
+    /// # Errors
+    /// Addresses or keys that cannot be used.
+    pub fn client(&self) -> anyhow::Result<Client> {
+        client(&self.target.servers, &self.target.access_key, &self.target.secret_key, &self.target.audience)
+    }
+
+    /// A client that signs as the administrator of a cluster of the bench's own.
+    ///
+    /// # Errors
+    /// The cluster is another's.
+    pub fn admin(&mut self) -> anyhow::Result<Client> {
+        let keys = self.own()?.keys.clone();
+        client(&self.target.servers, &keys.admin_key, &keys.admin_secret, &self.target.audience)
+    }
+
+    /// Each replica's process: name and process id.
+    pub fn processes(&self) -> Vec<(String, u32)> {
+        match &self.kind {
+            Kind::Own(own) => {
+                let alive =
+                    own.fleet.members().iter().filter_map(|member| Some((&member.spec.name, member.pid?)));
+                alive.map(|(name, pid)| (name.clone(), pid)).collect()
+            }
+            Kind::Other(pids) => pids.iter().map(|pid| (format!("replica {pid}"), *pid)).collect(),
+        }
+    }
+
+    /// CPU time of all replicas since they started, in s, also of those that have been killed.
+    pub fn cpu_s(&self) -> f64 {
+        let spent = match &self.kind {
+            Kind::Own(own) => own.spent_s,
+            Kind::Other(_) => 0.0,
+        };
+        spent + self.usages().iter().map(|(_, usage)| usage.cpu_s).sum::<f64>()
+    }
+
+    /// What each replica uses.
+    pub fn usages(&self) -> Vec<(String, Usage)> {
+        self.processes().into_iter().map(|(name, pid)| (name, usage::of(pid))).collect()
+    }
+
+    fn own(&mut self) -> anyhow::Result<&mut Own> {
+        match &mut self.kind {
+            Kind::Own(own) => Ok(own),
+            Kind::Other(_) => {
+                bail!("this workload kills and restarts replicas: it runs on the bench's own cluster alone")
+            }
+        }
+    }
+
+    /// The place of the replica that leads, asked of whoever answers.
+    ///
+    /// # Errors
+    /// Nobody leads in time.
+    pub async fn leader(&self) -> anyhow::Result<usize> {
+        let deadline = Instant::now() + PATIENCE;
+        let client = self.client()?;
+        while Instant::now() < deadline {
+            if let Ok(view) = client.cluster().await {
+                let leader = view.members.iter().find(|member| Some(member.id) == view.leader);
+                let place =
+                    leader.and_then(|leader| self.target.servers.iter().position(|url| *url == leader.api));
+                if let Some(place) = place {
+                    return Ok(place);
+                }
+            }
+            sleep(PAUSE).await;
+        }
+        bail!("no replica leads after {PATIENCE:?}")
+    }
+
+    /// Ends a replica with this signal and waits until it has ended.
+    ///
+    /// # Errors
+    /// The cluster is another's, or the replica does not run.
+    pub async fn end(&mut self, place: usize, signal: Signal) -> anyhow::Result<()> {
+        let own = self.own()?;
+        let pid = own.fleet.members()[place].pid.context("the replica does not run")?;
+        own.spent_s += usage::of(pid).cpu_s;
+        send(pid, signal);
+        while own.fleet.members()[place].pid.is_some() {
+            own.fleet.next_end().await;
+        }
+        Ok(())
+    }
+
+    /// Starts a replica that has ended.
+    ///
+    /// # Errors
+    /// The cluster is another's, or the process cannot be started.
+    pub fn start_again(&mut self, place: usize) -> anyhow::Result<()> {
+        self.own()?.fleet.restart(place)
+    }
+
+    /// Waits until a replica says that it can serve; returns how long that took.
+    ///
+    /// # Errors
+    /// It does not in time.
+    pub async fn ready(&self, place: usize) -> anyhow::Result<Duration> {
+        let (begin, url) = (Instant::now(), format!("{}/readyz", self.target.servers[place]));
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
+        while begin.elapsed() < PATIENCE {
+            if http.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
+                return Ok(begin.elapsed());
+            }
+            sleep(PAUSE).await;
+        }
+        bail!("replica {} is not ready after {PATIENCE:?}", place + 1)
+    }
+
+    /// Stops what was started, and removes the folder unless it shall be kept.
+    ///
+    /// # Errors
+    /// The folder cannot be removed.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        if let Kind::Own(own) = &mut self.kind {
+            own.fleet.stop().await;
+        }
+        if !self.keep {
+            fs::remove_dir_all(&self.scratch)
+                .with_context(|| format!("cannot remove {}", self.scratch.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A new private folder in `parent`.
+///
+/// # Errors
+/// It cannot be made.
+pub fn new_scratch(parent: &Path) -> anyhow::Result<PathBuf> {
+    let scratch = parent.join(new_key_id("orloj-bench-"));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&scratch)
+        .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
+    Ok(scratch)
+}
+
+/// The folder that the data of all runs goes to.
+pub fn data_dir(args: &BenchArgs) -> PathBuf {
+    args.own.dir.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+fn other(
+    args: &OtherArgs,
+    via: orloj_bench::message::Via,
+    scratch: PathBuf,
+    keep: bool,
+) -> anyhow::Result<Cluster> {
+    let secret = |path: &Option<PathBuf>| {
+        let path = path.as_ref().context("a file with a secret is missing")?;
+        anyhow::Ok(read_private(path)?.trim().to_owned())
+    };
+    let target = Target {
+        servers: args.servers.clone(),
+        access_key: args.access_key.clone().context("--access-key is missing")?,
+        secret_key: secret(&args.secret_file)?,
+        audience: args.audience.clone(),
+        via,
+    };
+    let executor_secret = secret(&args.executor_secret_file)?;
+    let (internal, kind) = (args.internal.clone(), Kind::Other(args.pids.clone()));
+    Ok(Cluster { target, internal, executor_secret, scratch, keep, kind })
+}
+
+fn client(servers: &[String], key: &str, secret: &str, audience: &str) -> anyhow::Result<Client> {
+    let options = Options {
+        audience: audience.to_owned(),
+        deadline: Duration::from_secs(10),
+        try_timeout: Duration::from_secs(1),
+        ..Options::default()
+    };
+    Ok(Client::new(servers, Credentials::new(key, secret)?, options)?)
+}

@@ -1,0 +1,90 @@
+//! `max`: as much as the cluster can do, slice by slice, so that a fall over time shows.
+
+use std::time::Duration;
+
+use orloj_bench::figures::{Run, Shown};
+use orloj_bench::message::LoadSpec;
+use orloj_bench::plan::{Due, Plan};
+use orloj_bench::slices::{fall_pct, rates};
+use tokio::time::Instant;
+
+use super::super::args::Way;
+use super::super::stage::{Stage, add_outcome};
+
+/// For what is outstanding at the end to be done.
+const DRAIN: Duration = Duration::from_secs(60);
+/// For the table to be filled.
+const FILL: Duration = Duration::from_secs(7_200);
+
+/// Keeps as many tasks outstanding as was asked for, for as long, and waits until all are done.
+///
+/// # Errors
+/// A part of the bench or the cluster has gone, or the table cannot be filled.
+pub async fn run(stage: &mut Stage, way: Way) -> anyhow::Result<Run> {
+    stage.warm_up(way).await?;
+    let load = stage.args.load.clone();
+    fill(stage, load.finished).await?;
+
+    stage.progress.begin("running");
+    let relay = stage.relay_done(load.finished);
+    let plan = Plan { first_id: load.finished, count: u64::MAX / 2, due: Due::AtOnce, sleep_ms: 0 };
+    let spec = LoadSpec {
+        limit_s: load.seconds as f64,
+        outstanding: Some(load.outstanding),
+        ..stage.spec(plan, way)
+    };
+    let (begin, begin_ms) = (Instant::now(), stage.now_ms());
+    let (before_s, others_before) = (stage.cluster.cpu_s(), stage.others_cpu_s());
+    stage.begin_submit(&spec).await?;
+    let submitted = stage.submitted(0).await?;
+    let (took_s, replicas_s, others) =
+        (begin.elapsed().as_secs_f64(), stage.cluster.cpu_s() - before_s, stage.others_cpu_s());
+    let done = stage.done().saturating_sub(load.finished);
+    drop(relay);
+    stage.wait_done(load.finished + submitted.acknowledged, DRAIN).await?;
+    let checked = stage.check().await?;
+    let (summary, _) = stage.summary(Vec::new()).await?;
+
+    let mut run = Run { errors: submitted.errors.clone(), ..Run::default() };
+    run.add("tasks done", "/s", done as f64 / took_s);
+    run.slices = rates(&stage.samples(begin_ms), load.slice_s as f64);
+    // The work goes on a little after the end, at no full load.
+    run.slices.truncate((load.seconds / load.slice_s.max(1)) as usize);
+    if let Some(fall) = fall_pct(&run.slices) {
+        run.add("fall from the second quarter to the last", "%", fall);
+    }
+    let least = run.slices.iter().copied().reduce(f64::min);
+    if let Some(least) = least {
+        run.add("slowest slice", "/s", least);
+    }
+    run.add_latency("submit", submitted.latency.quantiles(), &[Shown::P50, Shown::P99]);
+    add_outcome(&mut run, submitted.sent, &checked, &summary, &[Shown::P50, Shown::P99]);
+    run.add("replicas' CPU per task", "ms", replicas_s * 1e3 / done.max(1) as f64);
+    run.add("replicas' CPU", "cores", replicas_s / took_s);
+    run.add("executors' CPU", "cores", (others.0 - others_before.0) / took_s);
+    run.add("load's CPU", "cores", (others.1 - others_before.1) / took_s);
+    stage.add_usage(&mut run);
+    Ok(run)
+}
+
+/// Lets so many tasks run and be kept.
+async fn fill(stage: &mut Stage, count: u64) -> anyhow::Result<()> {
+    if count == 0 {
+        return Ok(());
+    }
+    stage.progress.begin("filling the table");
+    let plan = Plan { first_id: 0, count, due: Due::AtOnce, sleep_ms: 0 };
+    let spec = LoadSpec {
+        outstanding: Some(stage.args.load.outstanding),
+        limit_s: FILL.as_secs_f64(),
+        remember: false,
+        ..stage.spec(plan, Way::Batch)
+    };
+    let relay = stage.relay_done(0);
+    let ran = stage.submit(spec).await?;
+    drop(relay);
+    if ran.acknowledged < count || !stage.wait_done(count, FILL).await? {
+        anyhow::bail!("the table could not be filled with {count} finished tasks: {:?}", ran.errors);
+    }
+    Ok(())
+}

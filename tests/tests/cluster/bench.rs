@@ -1,0 +1,55 @@
+//! `orloj bench` measures what really happened, and leaves nothing behind.
+
+use std::fs;
+use std::path::Path;
+
+use orloj_tests::cluster::alone;
+use orloj_tests::process::binary;
+use serde_json::Value;
+use tokio::process::Command;
+
+/// Runs `orloj bench` with data in `dir`; returns its JSON.
+async fn bench(dir: &Path, arguments: &[&str]) -> Value {
+    let mut command = Command::new(binary());
+    command.args(["bench", "--json", "--seed", "7", "--executors", "1", "--dir"]).arg(dir).args(arguments);
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn figure(run: &Value, name: &str) -> f64 {
+    let figures = run["figures"].as_array().unwrap();
+    let found = figures.iter().find(|figure| figure["name"] == name);
+    found.unwrap_or_else(|| panic!("no figure {name} in {run}"))["value"].as_f64().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_burst_is_measured_whole() {
+    let _alone = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let report = bench(dir.path(), &["burst", "--tasks", "200", "--batch", "50", "--lead-s", "1"]).await;
+    let run = &report["runs"][0];
+    assert_eq!((run["workload"].as_str(), run["seed"].as_u64()), (Some("burst, batch"), Some(7)));
+    for (name, want) in [("success", 100.0), ("lost", 0.0), ("duplicates", 0.0), ("early", 0.0)] {
+        assert!((figure(run, name) - want).abs() < 1e-9, "{name}: {run}");
+    }
+    for name in ["whole lives", "submitted", "replicas' CPU per task", "peak memory of one replica"] {
+        assert!(figure(run, name) > 0.0, "{name}: {run}");
+    }
+    assert_eq!(run["latencies"]["lateness"]["count"], 200, "every start was recorded: {run}");
+    assert_eq!(run["latencies"]["end to end"]["count"], 200, "every end was looked up: {run}");
+    assert!(run["processes"].as_array().unwrap().len() == 5, "three replicas, load, executors: {run}");
+    assert!(report["ceilings"]["fdatasync"]["perS"].as_f64().unwrap() > 0.0, "{report}");
+    let text = report.to_string();
+    assert!(!text.contains("sk_") && !text.contains("exs_"), "a secret in the report");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the folder is left as it was");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_cannot_be_used_is_told() {
+    let wrong =
+        Command::new(binary()).args(["bench", "--servers", "http://127.0.0.1:1"]).output().await.unwrap();
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(told.contains("--secret-file"), "{told}");
+}
