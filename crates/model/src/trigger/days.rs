@@ -23,7 +23,7 @@ impl MonthDays {
     /// Reads the field.
     pub fn parse(piece: Piece<'_>) -> Result<MonthDays, Fault> {
         if piece.text == "?" {
-            return Ok(MonthDays { free: true, days: u32::MAX & !1, ..MonthDays::default() });
+            return Ok(MonthDays { free: true, days: all_days(31), ..MonthDays::default() });
         }
         let mut found = MonthDays { free: piece.text.starts_with('*'), ..MonthDays::default() };
         for item in piece.items() {
@@ -129,7 +129,7 @@ impl WeekDays {
                 days |= all.clone().fold(0, |days, day| days | 1 << day);
             }
             if self.last & 1 << weekday != 0 {
-                days |= all.clone().last().map_or(0, |day| 1 << day);
+                days |= all.clone().next_back().map_or(0, |day| 1 << day);
             }
             let nth = self.nth[usize::from(weekday)];
             days |=

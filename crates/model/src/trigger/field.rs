@@ -138,7 +138,9 @@ impl Field {
         let (first, last) = range.split('-');
         let from = self.value(first)?;
         let Some(last) = last else {
-            return Ok((from, if open { self.last().max(from) } else { from }));
+            // An open range from Sunday as 7 is the whole week, as from 0.
+            let from = if open && from > self.last() { self.min } else { from };
+            return Ok((from, if open { self.last() } else { from }));
         };
         let to = self.value(last)?;
         if from <= to {
@@ -206,6 +208,7 @@ mod tests {
         assert_eq!(bits(&DAYS_OF_WEEK, "5-7"), [0, 5, 6]);
         assert_eq!(bits(&DAYS_OF_WEEK, "0-7"), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(bits(&DAYS_OF_WEEK, "*/2"), [0, 2, 4, 6]);
+        assert_eq!((bits(&DAYS_OF_WEEK, "7/2"), bits(&DAYS_OF_WEEK, "5/2")), (vec![0, 2, 4, 6], vec![5]));
         assert!(YEARS.run(Piece { text: "2030-2027", at: 0 }).is_err());
     }
 

@@ -201,3 +201,65 @@ fn format_date(format: &str, zone: &Zone, at: Millis) -> String {
 fn title(name: &str) -> String {
     name[..1].to_string() + &name[1..].to_ascii_lowercase()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2027-03-14T07:00:00Z: 03:00 in New York, a second after 01:59:59.
+    const AT: Millis = 1_805_007_600_000;
+
+    fn fire(text: &str) -> Result<String, PlaceholderError> {
+        let zone = Zone::named("America/New_York").unwrap();
+        let task = TaskId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        expand_fire(text, &FireValues { job: "nightly", task, scheduled_at: AT, zone: &zone })
+    }
+
+    fn both(text: &str) -> String {
+        let values = AttemptValues { attempt: 2, shard_index: 3, shard_total: 8 };
+        check(text).unwrap();
+        expand_attempt(&fire(text).unwrap(), values).unwrap()
+    }
+
+    #[test]
+    fn every_placeholder_is_filled_in() {
+        for (text, right) in [
+            ("", ""),
+            ("no $ and no {braces}", "no $ and no {braces}"),
+            ("${scheduledAt}", "2027-03-14T07:00:00.000Z"),
+            ("${jobId}/${taskId}", "nightly/tsk_AAECAwQFBgcICQoLDA0ODw"),
+            ("${attempt} ${shardIndex}/${shardTotal}", "2 3/8"),
+            ("day=${date:%Y-%m-%d}", "day=2027-03-14"),
+            ("${date:%y%m%d %H:%M:%S %j %b %a %z 100%%}", "270314 03:00:00 073 Mar Sun -0400 100%"),
+            (r#"{"d": "${date:%d}", "n": "${attempt}"}"#, r#"{"d": "14", "n": "2"}"#),
+            ("für ${jobId}", "für nightly"),
+        ] {
+            assert_eq!(both(text), right, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_escape_survives_both_fillings() {
+        assert_eq!(fire("$${HOME} ${attempt}").unwrap(), "$${HOME} ${attempt}");
+        assert_eq!(both("echo $${HOME} ${attempt}"), "echo ${HOME} 2");
+        assert_eq!(both("$$${HOME}"), "$${HOME}");
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_with_its_place() {
+        for (text, name, position) in [
+            ("${HOME}", "HOME", 0),
+            ("é ${scheduledat}", "scheduledat", 2),
+            ("${}", "", 0),
+            ("${jobId} ${jobId", "jobId", 9),
+            ("${date:}", "date:", 0),
+            ("${date:%Q}", "date:%Q", 0),
+            ("${date:50%}", "date:50%", 0),
+            (r#"${date:"}"#, r#"date:""#, 0),
+        ] {
+            for error in [check(text).unwrap_err(), fire(text).unwrap_err()] {
+                assert_eq!((error.name.as_str(), error.position), (name, position), "{text}");
+            }
+        }
+    }
+}

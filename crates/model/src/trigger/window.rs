@@ -87,3 +87,51 @@ fn repeated(zone: &Zone, at: Millis) -> Option<DstEffect> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Dst;
+    use super::*;
+
+    /// All fires on the days around a clock change, as the local times that clocks show.
+    fn shown(from: &str, to: &str, gap: Gap, overlap: Overlap, day: &str) -> (Vec<String>, Vec<Passed>) {
+        let dst = Dst { gap, overlap };
+        let window =
+            DailyWindow::new((from, to), 1_800_000, &[0, 1, 2, 3, 4, 5, 6], "America/New_York", dst).unwrap();
+        let zone = Zone::named("America/New_York").unwrap();
+        let begin = format!("{day}T05:30:00Z").parse::<jiff::Timestamp>().unwrap().as_millisecond();
+        let (mut after, mut skips, mut found) = (begin - 1, Skips::up_to(10), Vec::new());
+        while let Some(next) = super::next(&window, &zone, after, &mut skips) {
+            assert!(next.at > after);
+            after = next.at;
+            let local = zone.show(after);
+            if !local.starts_with(day) {
+                break;
+            }
+            found.push(local[11..16].to_string());
+        }
+        (found, skips.into_sorted())
+    }
+
+    #[test]
+    fn a_gap_moves_an_end_or_takes_the_window_out() {
+        let spring = |from, to, gap| shown(from, to, gap, Overlap::First, "2027-03-14");
+        assert_eq!(spring("02:30", "03:30", Gap::Shift).0, ["03:00", "03:30"]);
+        let (fires, skips) = spring("02:30", "03:30", Gap::Skip);
+        assert!(fires.is_empty());
+        assert_eq!((skips.len(), skips[0].local.as_str()), (1, "2027-03-14T02:30:00"));
+        assert_eq!(spring("01:00", "02:30", Gap::Shift).0, ["01:00", "01:30", "03:00"]);
+        assert_eq!(spring("01:00", "02:30", Gap::Skip).0, ["01:00", "01:30"]);
+    }
+
+    #[test]
+    fn ends_that_come_twice_follow_the_policy() {
+        let autumn = |from, to, overlap| shown(from, to, Gap::Shift, overlap, "2027-11-07").0;
+        let repeated = ["01:30", "01:00", "01:30", "02:00"];
+        assert_eq!(autumn("01:30", "02:00", Overlap::First), repeated);
+        assert_eq!(autumn("01:30", "02:00", Overlap::Both), repeated);
+        assert_eq!(autumn("01:30", "02:00", Overlap::Second), ["01:30", "02:00"]);
+        assert_eq!(autumn("01:30", "01:45", Overlap::First), ["01:30"]);
+        assert_eq!(autumn("01:30", "01:45", Overlap::Both), ["01:30", "01:00", "01:30"]);
+    }
+}
