@@ -90,6 +90,31 @@ impl Step {
     }
 }
 
+/// So many packets must have met each step of a kind, on average.
+const PACKETS_PER_STEP: u64 = 5;
+
+/// The counter of the coverage checker that shows that packets met a fault of this kind.
+fn packets(action: &Action) -> Option<&'static str> {
+    match action {
+        Action::Isolate
+        | Action::Split
+        | Action::Bridge
+        | Action::OneWayIn
+        | Action::OneWayOut
+        | Action::Edge
+        | Action::CutExecutors
+        | Action::CutClients
+        | Action::HalfOpen
+        | Action::Swizzle { .. }
+        | Action::Loss { .. } => Some("packets_dropped"),
+        Action::Delay { .. } => Some("packets_delayed"),
+        Action::Duplicate { .. } => Some("packets_duplicated"),
+        Action::Reorder { .. } => Some("packets_reordered"),
+        Action::Rate { .. } => Some("packets_throttled"),
+        _ => None,
+    }
+}
+
 /// What the command line says otherwise than the scenario.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wishes {
@@ -116,6 +141,9 @@ impl Plan {
         check.timeout_grace_ms = scenario.cluster.timeout_grace_ms;
         for step in &steps {
             check.required.entry(step.counter()).or_insert(1);
+            if let Some(counter) = packets(&step.action) {
+                *check.required.entry(counter.to_owned()).or_default() += PACKETS_PER_STEP;
+            }
         }
         let options = RunOptions {
             seconds,

@@ -103,3 +103,17 @@ fn no_fault_begins_before_the_calm_is_over() {
         }
     }
 }
+
+#[test]
+fn packets_must_have_met_the_faults_of_the_network() {
+    let required = |name: &str| {
+        let scenario = Scenario::find(name).unwrap();
+        expand(&scenario, 1, 900).options.check.required
+    };
+    let (link, partition) = (required("link"), required("partition"));
+    for counter in ["dropped", "delayed", "duplicated", "reordered", "throttled"] {
+        assert!(link[&format!("packets_{counter}")] >= PACKETS_PER_STEP, "{counter}");
+    }
+    assert!(partition["packets_dropped"] >= 50 * PACKETS_PER_STEP, "{partition:?}");
+    assert!(!required("disk").keys().any(|name| name.starts_with("packets_")));
+}
