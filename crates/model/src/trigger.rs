@@ -5,6 +5,7 @@
 //!
 //! * [`Schedule::next`]: the next instant, what it is called in local time and what was passed over on the way;
 //! * [`Schedule::preview`]: the next so many, with what clock changes and calendars do to them;
+//! * [`Schedule::range`]: all of a stretch of the past, for a backfill;
 //! * [`Schedule::catch_up`]: which instants fire and which are skipped when nobody was there in time;
 //! * [`overlap::decide`]: what happens when the job's last task is still open;
 //! * [`placeholder`]: what parameters say of the instant that they run for.

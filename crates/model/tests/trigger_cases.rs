@@ -710,6 +710,20 @@ fn the_most_fires_are_kept_also_when_catching_up() {
     assert_eq!(due.next, None);
 }
 
+#[test]
+fn a_backfill_names_every_instant_of_its_range_in_pieces() {
+    let delay = Kind::FixedDelay { delay_ms: 1_000, anchor: at("2027-01-01T00:00:00Z") };
+    let triggers = [cron("0 9 * * *", NEW_YORK), Trigger::new(delay, Limits::default()).unwrap()];
+    let schedule = schedule(&triggers);
+    let (from, to) = (at("2027-03-13T14:00:00Z"), at("2027-03-16T13:00:00Z"));
+    let all: Vec<String> = schedule.range(from, to, 10).iter().map(|next| show(next.scheduled_at)).collect();
+    let right = ["13T14", "14T13", "15T13", "16T13"].map(|hour| format!("2027-03-{hour}:00:00Z"));
+    assert_eq!(all, right);
+    let first = schedule.range(from, to, 3);
+    let rest = schedule.range(first[2].scheduled_at + 1, to, 3);
+    assert_eq!((first.len(), rest.len()), (3, 1));
+}
+
 // ---- several fires of one job at once ----
 
 #[test]

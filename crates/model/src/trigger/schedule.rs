@@ -117,6 +117,22 @@ impl Schedule {
         next.map(|next| Next { passed, ..next })
     }
 
+    /// The first `limit` fires from `from` to `to`, both included, for a backfill; whoever wants more asks again from
+    /// behind the last one. A `fixedDelay` has none there, and `maxFires` does not count.
+    pub fn range(&self, from: Millis, to: Millis, limit: usize) -> Vec<Next> {
+        let progress = Progress { open: true, ..Progress::default() };
+        let mut after = from.saturating_sub(1);
+        let mut fires = Vec::new();
+        while fires.len() < limit {
+            let Some(next) = self.next(&progress, after).filter(|next| next.scheduled_at <= to) else {
+                break;
+            };
+            after = next.scheduled_at;
+            fires.push(next);
+        }
+        fires
+    }
+
     /// Refuses a trigger that has no fire later than `after`: to be asked when a person adds or changes it.
     pub fn check_each_fires(&self, after: Millis) -> Result<(), TriggerError> {
         for place in 0..self.triggers.len() {
