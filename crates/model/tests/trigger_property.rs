@@ -183,6 +183,42 @@ proptest! {
     }
 
     #[test]
+    fn a_calendar_takes_out_exactly_its_days(
+        expression in expression(),
+        zones in (zone(), zone()),
+        dst in dst(),
+        weekdays in prop::collection::btree_set(0..7u8, 0..4),
+        day in 1..29u8,
+        by in 0..YEAR,
+    ) {
+        let cron = Cron::new(&expression, zones.0, dst, DayRule::Or, START).unwrap();
+        let triggers = [Trigger::new(Kind::Cron(cron), Limits::default()).unwrap()];
+        let yearly = (1..=12).map(|month| format!("{month:02}-{day:02}")).collect();
+        let time_zone = Some(zones.1.to_string());
+        let parts = CalendarParts { time_zone, weekdays: weekdays.clone(), yearly, ..CalendarParts::default() };
+        let calendar = Calendar::new(&parts).unwrap();
+        let (free, bound) = (
+            Schedule::new("job", &triggers, &[]).unwrap(),
+            Schedule::new("job", &triggers, &[calendar]).unwrap(),
+        );
+        let zone = jiff::tz::TimeZoneDatabase::bundled().get(zones.1).unwrap();
+        let allowed = |at: &Millis| {
+            let date = zone.to_datetime(jiff::Timestamp::from_millisecond(*at).unwrap()).date();
+            date.day() as u8 != day && !weekdays.contains(&(date.weekday().to_sunday_zero_offset() as u8))
+        };
+        let all = free.preview(&Progress::default(), START + by, 400).fires;
+        let end = all.last().map_or(0, |fire| fire.scheduled_at);
+        let right: Vec<Millis> = all.iter().map(|fire| fire.scheduled_at).filter(allowed).collect();
+        let mut found = Vec::new();
+        let mut after = START + by - 1;
+        while let Some(at) = next(&bound, after).filter(|at| *at <= end) {
+            found.push(at);
+            after = at;
+        }
+        prop_assert_eq!(found, right);
+    }
+
+    #[test]
     fn no_text_makes_the_parser_panic_and_every_fault_has_its_place(text in r"[ -~\t\r\né]{0,40}") {
         if let Err(error) = Cron::new(&text, "UTC", Dst::default(), DayRule::Or, START) {
             prop_assert!(error.position.is_some_and(|position| position <= text.chars().count()), "{}", error);
