@@ -163,7 +163,16 @@ pub struct CheckResult {
 impl CheckResult {
     /// Tasks that were acknowledged, looked up, and did not succeed.
     pub fn lost(&self) -> u64 {
-        self.looked_up - self.statuses.get("SUCCESS").copied().unwrap_or(0)
+        self.looked_up - self.successes()
+    }
+
+    /// Acknowledged tasks that succeeded; of a sample, what it stands for.
+    pub fn succeeded(&self) -> f64 {
+        self.acknowledged as f64 * self.successes() as f64 / self.looked_up.max(1) as f64
+    }
+
+    fn successes(&self) -> u64 {
+        self.statuses.get("SUCCESS").copied().unwrap_or(0)
     }
 }
 
@@ -266,7 +275,9 @@ mod tests {
         };
         assert!((ran.per_s() - 250.0).abs() < 1e-9);
         let statuses = BTreeMap::from([("SUCCESS".to_owned(), 7), ("RUNNING".to_owned(), 1)]);
-        let checked = CheckResult { looked_up: 10, statuses, missing: 2, ..CheckResult::default() };
+        let checked =
+            CheckResult { acknowledged: 100, looked_up: 10, statuses, missing: 2, ..CheckResult::default() };
         assert_eq!(checked.lost(), 3);
+        assert!((checked.succeeded() - 70.0).abs() < 1e-9, "7 of a sample of 10 stand for 70 of 100");
     }
 }

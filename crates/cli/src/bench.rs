@@ -139,11 +139,12 @@ async fn play_once(
     let named = progress.named(&format!("{}, run {number} of {}", play.name(), args.runs.max(1)));
     let mut stage = Stage::start(args, seed, named, play.wants_executors()).await?;
     let played = play.run(&mut stage).await;
-    let kept = stage.cluster.scratch().to_path_buf();
     let run = match played {
         Ok(run) => run,
         Err(error) => {
             stage.progress.end();
+            stage.cluster.keep();
+            let kept = stage.cluster.scratch();
             output::note(&format!("orloj bench: what the processes wrote is kept in {}", kept.display()));
             return Err(error.into());
         }

@@ -248,6 +248,11 @@ impl Cluster {
         bail!("replica {} is not ready after {PATIENCE:?}", place + 1)
     }
 
+    /// Keeps the folder, whatever becomes of the cluster.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
     /// Stops what was started, and removes the folder unless it shall be kept.
     ///
     /// # Errors
@@ -261,6 +266,23 @@ impl Cluster {
                 .with_context(|| format!("cannot remove {}", self.scratch.display()))?;
         }
         Ok(())
+    }
+}
+
+/// A bench that is broken off leaves neither processes nor data behind.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Kind::Own(own) = &self.kind {
+            own.fleet
+                .members()
+                .iter()
+                .filter_map(|member| member.pid)
+                .for_each(|pid| send(pid, Signal::KILL));
+        }
+        if !self.keep {
+            // After a stop in order there is nothing left to remove.
+            let _ = fs::remove_dir_all(&self.scratch);
+        }
     }
 }
 

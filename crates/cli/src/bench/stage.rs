@@ -334,11 +334,7 @@ impl Stage {
 
 /// What every run tells: losses, duplicates, latencies.
 pub fn add_outcome(run: &mut Run, sent: u64, checked: &CheckResult, summary: &Summary, shown: &[Shown]) {
-    let success = checked.statuses.get("SUCCESS").copied().unwrap_or(0);
-    // Of a sample, as much as was looked up stands for the rest.
-    let acknowledged = checked.acknowledged as f64 / sent.max(1) as f64;
-    let succeeded = success as f64 / checked.looked_up.max(1) as f64;
-    run.add("success", "%", acknowledged * succeeded * 100.0);
+    run.add("success", "%", checked.succeeded() / sent.max(1) as f64 * 100.0);
     run.add("lost", "", checked.lost() as f64);
     run.add("duplicates", "", summary.duplicates as f64);
     run.add("early", "", summary.early as f64);

@@ -66,3 +66,49 @@ impl Play {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn plays(line: &str) -> Vec<String> {
+        let Command::Bench(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
+            panic!("not a bench: {line}");
+        };
+        let of = |workload: &Workload| Play::of(*workload, &args);
+        args.workloads.iter().flat_map(of).map(Play::name).collect()
+    }
+
+    #[test]
+    fn each_workload_is_submitted_as_it_makes_sense_or_as_was_wished() {
+        let all = "orloj bench life burst steady max pending failover";
+        assert_eq!(
+            plays(all),
+            ["life, single", "life, batch", "burst, batch", "steady", "max, single", "pending", "failover"]
+        );
+        assert_eq!(
+            plays(&format!("{all} --submit batch")),
+            ["life, batch", "burst, batch", "steady", "max, batch", "pending", "failover"]
+        );
+        assert_eq!(plays("orloj bench burst --submit single"), ["burst, single"]);
+    }
+
+    #[test]
+    fn another_cluster_is_named_completely() {
+        let line = "orloj bench burst --servers http://127.0.0.1:1";
+        assert!(Cli::try_parse_from(line.split_whitespace()).is_err());
+        let whole = format!(
+            "{line} --access-key ak_X --secret-file s --internal 127.0.0.1:2 --executor-secret-file e"
+        );
+        assert!(Cli::try_parse_from(whole.split_whitespace()).is_ok());
+    }
+
+    #[test]
+    fn a_batch_is_within_the_bounds_of_the_api() {
+        assert!(Cli::try_parse_from(["orloj", "bench", "--batch", "1001"]).is_err());
+        assert!(Cli::try_parse_from(["orloj", "bench", "--batch", "1"]).is_err());
+    }
+}
