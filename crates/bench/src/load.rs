@@ -184,7 +184,9 @@ impl Load {
             [task] if self.spec.batch <= 1 => ("/openapi/v1/tasks", body::one(&self.spec, task)),
             _ => ("/openapi/v1/tasks/batch", body::many(&self.spec, &tasks)),
         };
-        let key = self.spec.key_prefix.as_ref().map(|prefix| format!("{prefix}-{}", beat.number));
+        // The id, unlike the number, is never used twice on one stage.
+        let id = self.spec.plan.id(beat.number);
+        let key = self.spec.key_prefix.as_ref().map(|prefix| format!("{prefix}-{id}"));
         let call = Call { method: "POST", path, query: "", key: key.as_deref() };
         loop {
             let answer = self.caller.call(call, body.clone()).await;

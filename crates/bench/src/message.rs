@@ -52,8 +52,8 @@ pub struct LoadSpec {
     pub batch: u32,
     /// The longest that submitting may take, in s; then the rest of the plan is left out.
     pub limit_s: f64,
-    /// Sends an Idempotency-Key with this prefix and the task's id with each submission, and repeats one that
-    /// failed for a reason that passes. Without it a submission is sent once.
+    /// Sends an Idempotency-Key with this prefix and the (first) task's id with each request, and repeats one that
+    /// failed for a reason that passes. Without it a request is sent once.
     #[serde(default)]
     pub key_prefix: Option<String>,
     /// In a closed loop: the most tasks that may be submitted and not done, as [`ToLoad::Done`] tells it.

@@ -90,6 +90,12 @@ async fn measure(args: &BenchArgs, json: bool) -> Outcome {
         [] => vec![Workload::Life, Workload::Burst, Workload::Steady],
         ref wished => wished.to_vec(),
     };
+    let plays: Vec<Play> = workloads.into_iter().flat_map(|workload| Play::of(workload, args)).collect();
+    if let Some(play) = plays.iter().find(|play| play.wants_own_cluster() && !args.other.servers.is_empty()) {
+        let name = play.name();
+        let error = anyhow::anyhow!("{name} kills and restarts replicas: it runs without --servers alone");
+        return Err(Failure::usage(error));
+    }
     let seed = args.seed.unwrap_or_else(|| rand::rng().random_range(0..1 << 32));
     let data = cluster::data_dir(args);
     std::fs::create_dir_all(&data)
@@ -102,7 +108,6 @@ async fn measure(args: &BenchArgs, json: bool) -> Outcome {
     let mut progress = Progress::new(args.quiet || json);
     progress.begin("measuring the machine");
     let ceilings = ceilings(args, &data).await?;
-    let plays: Vec<Play> = workloads.into_iter().flat_map(|workload| Play::of(workload, args)).collect();
     let mut runs = Vec::new();
     for number in 1..=args.runs.max(1) {
         for play in &plays {

@@ -46,10 +46,39 @@ async fn a_small_burst_is_measured_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_cannot_be_used_is_told() {
-    let wrong =
-        Command::new(binary()).args(["bench", "--servers", "http://127.0.0.1:1"]).output().await.unwrap();
-    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
-    let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(told.contains("--secret-file"), "{told}");
+async fn submissions_with_keys_are_measured_through_every_replica() {
+    let _alone = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let steady = [
+        "steady",
+        "--seconds",
+        "2",
+        "--rate",
+        "50",
+        "--sleep-ms",
+        "10",
+        "--idempotency-keys",
+        "--via",
+        "any",
+    ];
+    let report = bench(dir.path(), &steady).await;
+    let run = &report["runs"][0];
+    assert!((figure(run, "success") - 100.0).abs() < 1e-9, "{run}");
+    assert_eq!(run["latencies"]["submit"]["count"], 100, "each submission has its latency: {run}");
+    assert_eq!(run["latencies"]["lateness"]["count"], 100, "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_line_that_makes_no_sense_is_told() {
+    let rest = "--access-key ak_X --secret-file s --internal 127.0.0.1:2 --executor-secret-file e";
+    let cases = [
+        ("bench --servers http://127.0.0.1:1".to_owned(), "--secret-file"),
+        (format!("bench pending --servers http://127.0.0.1:1 {rest}"), "pending"),
+    ];
+    for (line, named) in cases {
+        let wrong = Command::new(binary()).args(line.split(' ')).output().await.unwrap();
+        assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+        let told = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert!(told.contains(named), "{told}");
+    }
 }

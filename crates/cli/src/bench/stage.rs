@@ -150,11 +150,17 @@ impl Stage {
             pace: Pace::Closed { clients },
             batch,
             limit_s: 3_600.0,
-            key_prefix: load.idempotency_keys.then(|| format!("bench-{}", self.seed)),
+            key_prefix: load.idempotency_keys.then(|| self.key_prefix()),
             outstanding: None,
             unknown_handler: false,
             remember: true,
         }
+    }
+
+    /// The beginning of this run's Idempotency-Keys, which no other run has.
+    pub fn key_prefix(&self) -> String {
+        let name = self.cluster.scratch().file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 
     /// Submits and runs some tasks that no figure counts; returns how many were acknowledged a second.

@@ -51,6 +51,11 @@ impl Play {
         self.workload != Workload::Pending
     }
 
+    /// Whether it kills, restarts or fills the cluster, which is nothing for one that others use.
+    pub fn wants_own_cluster(self) -> bool {
+        matches!(self.workload, Workload::Pending | Workload::Failover)
+    }
+
     /// Plays it.
     ///
     /// # Errors

@@ -26,9 +26,8 @@ const DRAIN: Duration = Duration::from_secs(120);
 pub async fn run(stage: &mut Stage) -> anyhow::Result<Run> {
     stage.warm_up(Way::Single).await?;
     let (kills, every_s) = (stage.args.load.kills, stage.args.load.every_s.max(10));
-    let prefix = format!("bench-{}", stage.seed);
     let spec = LoadSpec {
-        key_prefix: Some(prefix),
+        key_prefix: Some(stage.key_prefix()),
         ..steady::spec(stage, u64::from(kills) * every_s + BEFORE_KILL.as_secs())
     };
     stage.begin_submit(&spec).await?;
