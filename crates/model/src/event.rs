@@ -1,9 +1,11 @@
 //! What applied entries changed, for the leader's loop and for long polls: a hint to look, never a second
 //! truth. A reader that missed events reads the tables again.
 
+use std::sync::Arc;
+
 use crate::id::{ExecutorId, Fence, Millis, NodeId, Round, TaskId};
 use crate::key::ShardKey;
-use crate::task::{DueClock, Outcome, Status};
+use crate::task::{DueClock, Outcome, Status, TaskSpec};
 
 /// One thing that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +16,15 @@ pub enum Event {
         round: Round,
         /// Its leader.
         leader: NodeId,
+    },
+    /// A task was submitted; its shards wait.
+    Submitted {
+        /// The task.
+        task: TaskId,
+        /// When it is due.
+        due_at: Millis,
+        /// What was asked for.
+        spec: Arc<TaskSpec>,
     },
     /// A shard waits: for its time, or (when `due_at` has passed) for a slot.
     Waiting {

@@ -352,6 +352,39 @@ fn a_nonce_is_spent_once_and_forgotten_after_its_window() {
 }
 
 #[test]
+fn expired_nonces_and_keys_are_forgotten_under_load() {
+    use orloj_model::schema::{IdempotencyTable, MetaTable, NonceTable};
+    use orloj_model::tables::ReadExt as _;
+    let mut world = World::ready();
+    let submit = |world: &mut World, number: u16| {
+        let byte = (number % 256) as u8;
+        let claim = Claim { nonce: [byte; 16], expires_at: world.now + 1_000 };
+        let mut id = task_id(1);
+        id.0[..2].copy_from_slice(&[byte, (number / 256) as u8]);
+        let key = Idempotency { key: format!("k{number}"), fingerprint: [1; 32] };
+        let submit = Submit {
+            task: id,
+            spec: spec(),
+            due: DueTime::After(0),
+            claim: Some(claim),
+            idempotency: Some(key),
+        };
+        assert!(matches!(world.run(Command::Submit(Box::new(submit))), Reply::Submitted { .. }));
+    };
+    for number in 0..256 {
+        submit(&mut world, number);
+    }
+    world.now += orloj_model::apply::IDEMPOTENCY_TTL_MS + 1;
+    for number in 256..512 {
+        submit(&mut world, number);
+    }
+    assert_eq!(world.tables.keys::<NonceTable>(&[], &[0xff; 40], 1_000).unwrap().len(), 256);
+    assert_eq!(world.tables.keys::<IdempotencyTable>(&[], &[0xff; 40], 1_000).unwrap().len(), 256);
+    let meta = world.tables.get::<MetaTable>(&orloj_model::key::Single).unwrap().unwrap();
+    assert_eq!((meta.nonces_from, meta.keys_from), (world.now, world.now), "and nothing is looked at again");
+}
+
+#[test]
 fn an_idempotency_key_stands_for_one_task_of_its_caller() {
     let mut world = World::ready();
     let with = |task, key: &str, print| {

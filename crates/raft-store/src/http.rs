@@ -63,7 +63,7 @@ impl HttpTransport {
                 .http2_keep_alive_interval(KEEP_ALIVE)
                 .http2_keep_alive_timeout(KEEP_ALIVE)
                 .redirect(reqwest::redirect::Policy::none());
-            if tls { builder.build() } else { builder.http2_prior_knowledge().build() }
+            if tls { builder.build() } else { builder.http1_only().build() }
         };
         Ok(HttpTransport {
             scheme: if tls { "https" } else { "http" },

@@ -23,7 +23,7 @@ fn command(bytes: usize) -> Command {
 }
 
 fn packed(packer: &mut Packer) -> Option<(Round, usize)> {
-    let first = packer.held.take().or_else(|| packer.queue.try_recv().ok())?;
+    let first = packer.take()?;
     let (batch, waiters) = packer.pack(first);
     assert_eq!(batch.now_ms, 1_234);
     assert_eq!(waiters.iter().map(|waiter| waiter.commands).sum::<usize>(), batch.changes.len());
@@ -89,4 +89,39 @@ fn the_queue_is_bounded_by_bytes_and_given_back() {
     packed(&mut packer).unwrap();
     assert_eq!(proposer.used.load(Ordering::Relaxed), 0);
     drop(answers);
+}
+
+fn patient() -> Command {
+    let shard = orloj_model::command::ShardRef { task: orloj_model::id::TaskId([1; 16]), shard: 0 };
+    Command::MakeReady { shard }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_waits_for_stays_for_company_and_not_for_long() {
+    let (proposer, mut packer) = both();
+    let _alone = proposer.enqueue(0, vec![patient()]).unwrap();
+    let began = Instant::now();
+    let first = packer.next().await.unwrap();
+    assert_eq!(began.elapsed(), PATIENCE, "nobody came");
+    assert_eq!(packer.pack(first).0.changes.len(), 1);
+
+    let _patient = proposer.enqueue(0, vec![patient()]).unwrap();
+    let began = Instant::now();
+    let asked_again = tokio::time::timeout(PATIENCE / 2, packer.next()).await;
+    assert!(asked_again.is_err(), "it stays");
+    let _urgent = proposer.enqueue(0, vec![command(1)]).unwrap();
+    let first = packer.next().await.unwrap();
+    assert_eq!(began.elapsed(), PATIENCE / 2, "company that is in a hurry takes it along at once");
+    assert_eq!(packer.pack(first).0.changes.len(), 2, "and nothing was lost when the wait was dropped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_entry_waits_for_nobody() {
+    let (proposer, mut packer) = both();
+    let answers: Vec<_> =
+        (0..OPTIONS.entry_changes).map(|_| proposer.enqueue(0, vec![patient()]).unwrap()).collect();
+    let began = Instant::now();
+    let first = packer.next().await.unwrap();
+    assert!(began.elapsed().is_zero());
+    assert_eq!(packer.pack(first).0.changes.len(), answers.len());
 }

@@ -4,6 +4,7 @@
 //! their own, whose answers come back as events. When the leadership ends, the loop and all of those tasks are
 //! dropped as they stand: fences and rounds make that safe.
 
+mod fresh;
 mod rows;
 mod work;
 
@@ -26,6 +27,7 @@ use crate::link::ExecutorLink;
 use crate::metrics::Metrics;
 use crate::options::Options;
 
+use fresh::FreshTasks;
 use work::Done;
 
 /// How often the loop looks after executors and clocks when nothing else wakes it.
@@ -117,6 +119,7 @@ struct Leader<'a> {
     /// Bounded by what the core lets be under way: one push, stop and announcement per executor, and
     /// proposals by their own limit.
     finished: mpsc::UnboundedSender<Done>,
+    fresh: FreshTasks,
     /// A majority is being asked whether it still follows.
     confirming: bool,
     last_turn_ms: u64,
@@ -160,6 +163,7 @@ impl<'a> Leader<'a> {
             work: JoinSet::new(),
             done,
             finished,
+            fresh: FreshTasks::default(),
             confirming: false,
             last_turn_ms: now.mono_ms,
             next_tending: tokio::time::Instant::now(),
@@ -262,7 +266,11 @@ impl<'a> Leader<'a> {
         if !due.is_empty() {
             let view = self.shared.store.view();
             for shard in due {
-                match rows::candidate(&view, shard)? {
+                let candidate = match self.fresh.candidate(shard) {
+                    Some(candidate) => Some(candidate),
+                    None => rows::candidate(&view, shard)?,
+                };
+                match candidate {
                     Some(candidate) => self.core.ready(candidate, now),
                     None => self.core.not_waiting(shard),
                 }
@@ -329,7 +337,17 @@ impl<'a> Leader<'a> {
                     self.core.executor_row(row, now);
                 }
             }
-            event => self.core.event(event, now),
+            Event::Submitted { task, due_at, spec } if self.core.is_near(*due_at) => {
+                self.fresh.add(*task, *due_at, spec);
+            }
+            event => {
+                if let Event::TaskChanged { task, status, .. } = event
+                    && status.is_terminal()
+                {
+                    self.fresh.remove(*task);
+                }
+                self.core.event(event, now);
+            }
         }
         Ok(())
     }

@@ -124,6 +124,7 @@ impl Core {
                 }
             }
             Event::TaskChanged { .. }
+            | Event::Submitted { .. }
             | Event::RoundBegan { .. }
             | Event::Granted { .. }
             | Event::ExecutorChanged { .. } => {}

@@ -19,6 +19,11 @@ impl Core {
             .then(|| (self.loaded_until, shows.saturating_add(window)))
     }
 
+    /// Whether what is due then is in hand already.
+    pub(crate) fn is_near(&self, at: Millis) -> bool {
+        at < self.loaded_until
+    }
+
     /// Takes in what the indexes hold of a window.
     pub(crate) fn load_window(&mut self, until: Millis, due: &[DueKey], expiring: &[TimeKey], now: Now) {
         self.loaded_until = self.loaded_until.max(until);

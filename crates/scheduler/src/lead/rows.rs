@@ -8,9 +8,10 @@ use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query;
 use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
-use orloj_model::task::{Origin, Phase};
+use orloj_model::task::{Origin, Phase, TaskSpec};
 use orloj_wire::protocol::Dispatch;
 
+use super::fresh::Fresh;
 use crate::core::{Candidate, Lease, attempt_ref};
 
 /// A shard that waits, with what placing it needs; `None` when it does not wait any more.
@@ -77,23 +78,32 @@ pub(super) fn dispatch<R: Read>(view: &R, lease: &Lease) -> Result<Option<Dispat
     }
     let Some(spec) = view.get::<SpecTable>(&lease.shard.task)? else { return Ok(None) };
     let Some(state) = view.get::<TaskTable>(&lease.shard.task)? else { return Ok(None) };
-    let (scheduled_at, job_id) = match spec.origin {
-        Origin::Fire { job, scheduled_at } => (Some(scheduled_at), Some(job)),
+    Ok(Some(body(lease, &spec, state.due_at, row.checkpoint)))
+}
+
+/// The body of the push for a first attempt, of what is in hand.
+pub(super) fn first_dispatch(lease: &Lease, fresh: &Fresh) -> Dispatch {
+    body(lease, &fresh.spec, fresh.due_at, None)
+}
+
+fn body(lease: &Lease, spec: &TaskSpec, due_at: Millis, checkpoint: Option<Vec<u8>>) -> Dispatch {
+    let (scheduled_at, job_id) = match &spec.origin {
+        Origin::Fire { job, scheduled_at } => (Some(*scheduled_at), Some(job.clone())),
         Origin::Submission | Origin::RetryOf(_) => (None, None),
     };
-    Ok(Some(Dispatch {
+    Dispatch {
         attempt: attempt_ref(lease),
         shard_total: spec.shard_total,
-        handler: spec.handler,
+        handler: spec.handler.clone(),
         // Parameters were parsed when they were submitted.
         params: serde_json::from_slice(&spec.params).unwrap_or_default(),
         caller_id: spec.caller.to_string(),
-        business_key: spec.business_key,
-        dedupe_key: spec.dedupe_key.unwrap_or_else(|| lease.shard.task.to_string()),
+        business_key: spec.business_key.clone(),
+        dedupe_key: spec.dedupe_key.clone().unwrap_or_else(|| lease.shard.task.to_string()),
         timeout_ms: spec.timeout_ms.map(|ms| if is_on(Mutant::TimeoutDoubled) { 2 * ms } else { ms }),
-        due_at: state.due_at,
+        due_at,
         scheduled_at,
         job_id,
-        checkpoint: row.checkpoint,
-    }))
+        checkpoint,
+    }
 }

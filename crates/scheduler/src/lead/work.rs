@@ -71,12 +71,20 @@ impl Leader<'_> {
         let Some((target, incarnation)) = self.target(&executor) else { return };
         let (link, store, round) = (self.shared.link.clone(), self.shared.store.clone(), self.round);
         self.shared.metrics.pushes.inc();
+        // Only of a first attempt is everything known that goes with it.
+        let fresh =
+            leases.iter().map(|lease| self.fresh.remove(lease.shard.task).filter(|_| lease.attempt == 1));
+        let fresh: Vec<_> = fresh.collect();
         self.spawn(async move {
             let view = store.view();
             let mut attempts = Vec::with_capacity(leases.len());
             let mut pushed = Vec::with_capacity(leases.len());
-            for lease in &leases {
-                match rows::dispatch(&view, lease) {
+            for (lease, fresh) in leases.iter().zip(fresh) {
+                let dispatch = match fresh {
+                    Some(fresh) => Ok(Some(rows::first_dispatch(lease, &fresh))),
+                    None => rows::dispatch(&view, lease),
+                };
+                match dispatch {
                     Ok(Some(dispatch)) => {
                         attempts.push(dispatch);
                         pushed.push(*lease);

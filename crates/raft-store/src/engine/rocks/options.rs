@@ -60,7 +60,12 @@ pub(super) fn state() -> Options {
     options.set_write_buffer_size(32 * MIB);
     options.set_max_write_buffer_number(3);
     options.set_max_total_wal_size(256 * MIB as u64);
-    options.set_bottommost_compression_type(DBCompressionType::Zstd);
+    // What is written last is read and rewritten soonest; only what has sunk deep is worth the time of Zstd.
+    let (none, fast, small) = (DBCompressionType::None, DBCompressionType::Lz4, DBCompressionType::Zstd);
+    options.set_compression_per_level(&[none, fast, fast, small, small, small, small]);
+    // Tasks lie in the order of their random ids, so that each merge of level 0 rewrites the whole next level: it
+    // waits until it is worth it.
+    options.set_level_zero_file_num_compaction_trigger(8);
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(64 * MIB));
     table.set_cache_index_and_filter_blocks(true);
@@ -72,8 +77,5 @@ pub(super) fn state() -> Options {
     // The same for rows that are still in memory, or nowhere.
     options.set_memtable_prefix_bloom_ratio(0.02);
     options.set_memtable_whole_key_filtering(true);
-    // The due and ready tables are queues: rows come and go at their heads. Files full of removals are
-    // compacted early, so that a scan from the head stays short.
-    options.add_compact_on_deletion_collector_factory(1024, 512, 0.5);
     options
 }
