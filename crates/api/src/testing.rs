@@ -7,6 +7,7 @@ pub(crate) mod fake;
 mod fake_leader;
 mod forwarding;
 mod internal;
+mod json;
 mod limits;
 mod signing;
 mod tasks;

@@ -11,7 +11,7 @@ use orloj_model::command::ShardRef;
 use orloj_model::executor::{Executor, Registration};
 use orloj_model::id::{CallerId, ExecutorId, Millis, NodeId, Round, TaskId};
 use orloj_model::query::{self, TaskView};
-use orloj_model::tables::{Codec, MapTables, Write as _};
+use orloj_model::tables::{MapTables, Write as _};
 use orloj_model::time::ManualClock;
 use orloj_model::{Batch, Command, Reply, apply};
 use orloj_raft_store::types::Member;
@@ -22,13 +22,12 @@ use orloj_raft_store::{
 use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::net::TcpListener;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::fake_leader::FakeLeader;
+use super::json::Json;
 use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
 use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Parts};
@@ -37,21 +36,6 @@ use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Par
 pub(crate) const T: i64 = 1_800_000_000;
 pub(crate) const CLUSTER_SECRET: &str = "cluster-secret-0123456789abcdef0123456789";
 pub(crate) const EXECUTOR_SECRET: &str = "executor-secret-0123456789abcdef012345678";
-
-#[derive(Debug)]
-struct Json;
-
-impl Codec for Json {
-    type Error = serde_json::Error;
-
-    fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, Self::Error> {
-        serde_json::to_vec(value)
-    }
-
-    fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Self::Error> {
-        serde_json::from_slice(if bytes.is_empty() { b"null" } else { bytes })
-    }
-}
 
 /// What all nodes share.
 struct State {
