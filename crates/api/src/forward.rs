@@ -24,6 +24,8 @@ pub const ANSWERED_HEADER: &str = "x-orloj-answered";
 const READ_TIMEOUT: Duration = Duration::from_secs(45);
 /// The longest that a commit may take before its outcome counts as unknown.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The same for a batch, which spends its nonce by an entry of its own first.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(25);
 /// The longest that a new member may take to catch up.
 const MEMBERSHIP_TIMEOUT: Duration = Duration::from_secs(150);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -168,6 +170,7 @@ fn is_kept(name: &str) -> bool {
 fn timeout(operation: &Operation) -> Duration {
     match operation {
         Operation::AddMember | Operation::RemoveMember(_) | Operation::TransferLeader => MEMBERSHIP_TIMEOUT,
+        Operation::SubmitBatch => BATCH_TIMEOUT,
         operation if operation.changes() => CHANGE_TIMEOUT,
         _ => READ_TIMEOUT,
     }

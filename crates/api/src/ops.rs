@@ -85,7 +85,7 @@ impl Call<'_> {
             Ok(Applied { reply: Reply::Refused(refusal), .. }) => Err(refusal.into()),
             Ok(Applied { reply, .. }) => Err(unexpected(&reply)),
             // A full disk must not keep an administrator from moving the work elsewhere.
-            Err(ProposeError::DiskLow) => Ok(()),
+            Err(ProposeError::DiskLow) if matches!(self.key.principal, Principal::Admin) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

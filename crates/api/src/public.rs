@@ -118,10 +118,10 @@ impl Public {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A body of a request that is not checked yet. Whoever sends slowly holds a place (a batch holds several),
+    /// A body of a request that is not checked yet. Whoever sends slowly holds a place (a large batch holds several),
     /// so those without a body need none, and nobody waits for one longer than a body may take to arrive.
     async fn read_body(&self, body: Body, limit: usize, patience: Duration) -> Result<Bytes, Failure> {
-        let places = u32::try_from(limit.div_ceil(BODY_LIMIT)).unwrap_or(u32::MAX);
+        let places = u32::try_from(limit.div_ceil(BODY_LIMIT).max(1)).unwrap_or(u32::MAX);
         let place = tokio::time::timeout(patience, self.bodies.acquire_many(places)).await;
         let busy = |_| Failure::new(Code::Overloaded, "too many request bodies are being read");
         let _place =
@@ -143,7 +143,11 @@ impl Public {
         http::check_length(&head.headers, body_limit)?;
         let body = match body.is_end_stream() {
             true => Bytes::new(),
-            false => self.read_body(body, body_limit, http::BODY_TIMEOUT).await?,
+            false => {
+                let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+                let limit = declared.map_or(body_limit, |length| length.min(body_limit));
+                self.read_body(body, limit, http::BODY_TIMEOUT).await?
+            }
         };
         http::check_type(&head.headers, &body)?;
         if !body.is_empty() && head.method == "GET" {

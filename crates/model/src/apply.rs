@@ -44,11 +44,6 @@ pub struct Meta {
     pub round: Round,
     /// The node that began it.
     pub leader: NodeId,
-    /// No nonce expires before this instant: what did is forgotten. Looking for more begins here, and not at the
-    /// removed rows before it.
-    pub nonces_from: Millis,
-    /// The same of Idempotency-Keys.
-    pub keys_from: Millis,
 }
 
 /// Applies one entry: every change in order, one reply each. An error is a storage fault and stops the

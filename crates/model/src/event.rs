@@ -17,7 +17,7 @@ pub enum Event {
         /// Its leader.
         leader: NodeId,
     },
-    /// A task was submitted; its shards wait.
+    /// A task was submitted; its shards wait. Told of tasks with small parameters only.
     Submitted {
         /// The task.
         task: TaskId,

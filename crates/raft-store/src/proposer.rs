@@ -1,8 +1,8 @@
 //! From commands to log entries: one task packs what is waiting into as few entries as their limits allow.
 //!
 //! While earlier entries are on their way to the disks, later commands gather, and the next entry takes them all;
-//! an idle cluster proposes a command at once. Only what nobody waits for, such as the report of an executor, stays a
-//! few milliseconds for company: each entry costs a sync of three disks and a round of messages, whatever it
+//! an idle cluster proposes a command at once. Only what can wait a moment, such as the report of an executor, stays
+//! two milliseconds for company: each entry costs a sync of three disks and a round of messages, whatever it
 //! carries. The queue is bounded by bytes, and beyond it a caller is refused at once instead of waiting in vain.
 
 use std::collections::VecDeque;
@@ -37,8 +37,8 @@ pub struct Applied {
     pub reply: Reply,
 }
 
-/// How long a command that nobody waits for stays for company. Short beside the sync and the messages that it spares.
-const PATIENCE: Duration = Duration::from_millis(4);
+/// How long a command that can wait stays for company. It is what a slot may be idle for between two tasks.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// Bytes that a batch takes besides its changes: time, round, count.
 const BATCH_OVERHEAD: u64 = 24;
@@ -154,7 +154,8 @@ impl Proposer {
             let share = Share { used: Arc::clone(&self.used), bytes: bytes as usize };
             let (answer, answered) = oneshot::channel();
             let waiter = Waiter { commands: commands.len(), bytes, answer, _share: share };
-            let patience = if commands.iter().all(nobody_waits) { PATIENCE } else { Duration::ZERO };
+            let patient = commands.iter().all(can_wait) && self.options.fits(commands.len() + 1, bytes + 1);
+            let patience = if patient { PATIENCE } else { Duration::ZERO };
             let stays_until = Instant::now() + patience;
             self.queue
                 .send(Item { round, commands, waiter, stays_until })
@@ -187,8 +188,8 @@ impl ProposalOptions {
     }
 }
 
-/// Whether neither a caller nor a due task waits for a command.
-fn nobody_waits(command: &Command) -> bool {
+/// Whether a command is neither a caller's nor a grant.
+fn can_wait(command: &Command) -> bool {
     matches!(command, Command::Report(_) | Command::Save { .. } | Command::MakeReady { .. })
 }
 
@@ -232,7 +233,10 @@ impl Packer {
                 self.held.push_back(self.queue.recv().await?);
                 continue;
             };
-            if self.held.len() >= self.options.entry_changes || earliest <= Instant::now() {
+            let (changes, bytes) = self.held.iter().fold((0, 0), |(changes, bytes), item| {
+                (changes + item.commands.len(), bytes + item.waiter.bytes)
+            });
+            if !self.options.fits(changes + 1, bytes + 1) || earliest <= Instant::now() {
                 return self.held.pop_front();
             }
             match tokio::time::timeout_at(earliest, self.queue.recv()).await {

@@ -97,7 +97,7 @@ fn patient() -> Command {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_waits_for_stays_for_company_and_not_for_long() {
+async fn what_can_wait_stays_for_company_and_not_for_long() {
     let (proposer, mut packer) = both();
     let _alone = proposer.enqueue(0, vec![patient()]).unwrap();
     let began = Instant::now();
@@ -124,4 +124,9 @@ async fn a_full_entry_waits_for_nobody() {
     let first = packer.next().await.unwrap();
     assert!(began.elapsed().is_zero());
     assert_eq!(packer.pack(first).0.changes.len(), answers.len());
+
+    let _whole = proposer.enqueue(0, vec![patient(); OPTIONS.entry_changes]).unwrap();
+    let first = packer.next().await.unwrap();
+    assert!(began.elapsed().is_zero(), "nor does one call that fills it");
+    assert_eq!(packer.pack(first).0.changes.len(), OPTIONS.entry_changes);
 }

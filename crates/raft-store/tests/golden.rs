@@ -231,7 +231,7 @@ fn commands(golden: &mut Golden) {
 }
 
 fn rows(golden: &mut Golden) {
-    golden.row("meta", &Meta { now_ms: 1, round: 2, leader: 3, nonces_from: 4, keys_from: 5 });
+    golden.row("meta", &Meta { now_ms: 1, round: 2, leader: 3 });
     golden.row("spec submission", &spec(Origin::Submission, Strategy::Ring));
     golden.row("spec fire", &spec(Origin::Fire { job: "j".into(), scheduled_at: 4 }, Strategy::RoundRobin));
     golden.row("spec retry", &spec(Origin::RetryOf(task()), Strategy::LeastLoaded));

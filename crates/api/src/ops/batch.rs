@@ -29,7 +29,7 @@ impl Call<'_> {
             }
         }
         let applied = match commands.is_empty() {
-            true => Vec::new(),
+            true => return self.all_refused(refused),
             false => self.shared.backend.propose_all(commands).await?,
         };
         let applied_index = applied.iter().map(|one| one.index).max().unwrap_or_default();
@@ -48,6 +48,13 @@ impl Call<'_> {
                 }
             })
             .collect();
+        Ok(Answer::json(200, &SubmittedBatch { results, applied_index }).at(applied_index))
+    }
+
+    fn all_refused(&self, refused: Vec<Option<Failure>>) -> Result<Answer, Failure> {
+        let applied_index = self.shared.backend.executors()?.applied;
+        let refused = refused.into_iter().flatten();
+        let results = refused.map(|failure| refusal(failure, &self.request.request_id)).collect();
         Ok(Answer::json(200, &SubmittedBatch { results, applied_index }).at(applied_index))
     }
 }

@@ -73,6 +73,22 @@ async fn a_batch_may_be_larger_than_another_body_and_has_its_own_bound() {
 }
 
 #[tokio::test]
+async fn a_batch_of_which_nothing_is_taken_says_how_far_the_tables_were() {
+    let universe = Universe::of(1).await;
+    let reply = universe.leader().call(&batch(json!([{"handler": "nobody-has-this"}]))).await;
+    assert_eq!((reply.status, &reply.body["appliedIndex"]), (200, &json!(universe.applied())));
+    assert_eq!(reply.body["results"][0]["status"], 422);
+}
+
+#[tokio::test]
+async fn a_full_disk_takes_no_batch_and_leaves_its_nonce_unspent() {
+    let universe = Universe::of(1).await;
+    universe.fail_proposals(Some(ProposeError::DiskLow));
+    universe.leader().call(&batch(json!([{"handler": "echo"}]))).await.is(503, "disk_low");
+    assert_eq!(universe.proposals(), 1, "what was not spent is not followed by tasks");
+}
+
+#[tokio::test]
 async fn a_repeated_batch_answers_the_first_ones_tasks() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

@@ -23,13 +23,16 @@ use crate::task::{DueClock, MAX_RETRIES, MAX_SHARDS, Phase, Reason, Shard, Statu
 /// How long an Idempotency-Key stands for its task, in milliseconds of the cluster's time: 24 hours.
 pub const IDEMPOTENCY_TTL_MS: Millis = 24 * 60 * 60 * 1000;
 
-/// One command in so many looks for expired nonces and Idempotency-Keys: looking costs more than forgetting one.
-/// Which, chance decides, and the same chance in every replica: a byte of the id.
-pub const SWEEP_EVERY: u8 = 16;
+/// The commands of one entry in so many look for expired nonces and Idempotency-Keys: looking costs more than
+/// forgetting one.
+pub const SWEEP_EVERY: u64 = 16;
 
 /// How many expired nonces and how many expired Idempotency-Keys such a command forgets. Two for each one that
 /// was added meanwhile, so the tables shrink under any load.
 pub const SWEEP_PER_COMMAND: usize = 2 * SWEEP_EVERY as usize;
+
+/// The largest parameters that an event carries, in bytes: thousands of events may wait for a slow reader.
+const TOLD_PARAMS: usize = 4 << 10;
 
 pub(crate) fn submit<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T::Error> {
     if !within_bounds(&submit.spec) {
@@ -49,7 +52,7 @@ pub(crate) fn submit<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Resu
     }
     if let Some(idempotency) = &submit.idempotency {
         remember(cx, submit, idempotency)?;
-        if is_swept_by(submit.task.0.first()) {
+        if is_swept_at(cx.stamp.index) {
             sweep_idempotency(cx)?;
         }
     }
@@ -79,45 +82,34 @@ pub(crate) fn spend<T: Write>(
     }
     cx.tables.put::<NonceTable>(&key, &NonceRow { expires_at: claim.expires_at })?;
     cx.tables.put::<NonceExpiryTable>(&TimedNonceKey { at: claim.expires_at, nonce: key }, &())?;
-    cx.meta.nonces_from = cx.meta.nonces_from.min(claim.expires_at);
-    if !is_swept_by(claim.nonce.first()) {
-        return Ok(None);
+    if is_swept_at(cx.stamp.index) {
+        sweep_nonces(cx)?;
     }
-    sweep_nonces(cx)?;
     Ok(None)
 }
 
-fn is_swept_by(byte: Option<&u8>) -> bool {
-    byte.is_some_and(|byte| byte.is_multiple_of(SWEEP_EVERY))
+/// Whether the commands of this entry look for what has expired. The index is spread over all numbers, so that no
+/// rhythm of entries passes every time.
+fn is_swept_at(index: u64) -> bool {
+    index.wrapping_mul(0x9e37_79b9_7f4a_7c15) / (u64::MAX / SWEEP_EVERY + 1) == 0
 }
 
 fn sweep_idempotency<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
-    let (from, now) = (bound(cx.meta.keys_from), cx.now());
-    let expired = cx.tables.keys::<IdempotencyExpiryTable>(&from, &bound(now), SWEEP_PER_COMMAND)?;
-    for key in &expired {
+    let end = KeyWriter::default().millis(cx.now()).finish();
+    for key in cx.tables.keys::<IdempotencyExpiryTable>(&[], &end, SWEEP_PER_COMMAND)? {
         cx.tables.delete::<IdempotencyTable>(&key.key)?;
-        cx.tables.delete::<IdempotencyExpiryTable>(key)?;
+        cx.tables.delete::<IdempotencyExpiryTable>(&key)?;
     }
-    let last = expired.last().filter(|_| expired.len() == SWEEP_PER_COMMAND);
-    cx.meta.keys_from = last.map_or(now, |key| key.at);
     Ok(())
 }
 
 fn sweep_nonces<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
-    let (from, now) = (bound(cx.meta.nonces_from), cx.now());
-    let expired = cx.tables.keys::<NonceExpiryTable>(&from, &bound(now), SWEEP_PER_COMMAND)?;
-    for key in &expired {
+    let end = KeyWriter::default().millis(cx.now()).finish();
+    for key in cx.tables.keys::<NonceExpiryTable>(&[], &end, SWEEP_PER_COMMAND)? {
         cx.tables.delete::<NonceTable>(&key.nonce)?;
-        cx.tables.delete::<NonceExpiryTable>(key)?;
+        cx.tables.delete::<NonceExpiryTable>(&key)?;
     }
-    let last = expired.last().filter(|_| expired.len() == SWEEP_PER_COMMAND);
-    cx.meta.nonces_from = last.map_or(now, |key| key.at);
     Ok(())
-}
-
-/// Where an index by time begins that is to hold nothing before `at`.
-fn bound(at: Millis) -> Vec<u8> {
-    KeyWriter::default().millis(at).finish()
 }
 
 /// What an earlier submission under the same Idempotency-Key came to.
@@ -155,7 +147,6 @@ fn remember<T: Write>(
     let row = IdempotencyRow { fingerprint: idempotency.fingerprint, task: submit.task, created_at };
     cx.tables.put::<IdempotencyTable>(&key, &row)?;
     let at = created_at.saturating_add(IDEMPOTENCY_TTL_MS);
-    cx.meta.keys_from = cx.meta.keys_from.min(at);
     cx.tables.put::<IdempotencyExpiryTable>(&TimedCallerTextKey { at, key }, &())
 }
 
@@ -187,7 +178,9 @@ fn create<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T
     cx.tables.put::<SpecTable>(&task, spec)?;
     cx.tables.put::<TaskTable>(&task, &state)?;
     index(cx, task, spec, &state)?;
-    cx.events.push(Event::Submitted { task, due_at, spec: Arc::new(spec.clone()) });
+    if spec.params.len() <= TOLD_PARAMS {
+        cx.events.push(Event::Submitted { task, due_at, spec: Arc::new(spec.clone()) });
+    }
     for shard in 0..spec.shard_total {
         let key = ShardKey { task, shard };
         cx.tables.put::<ShardTable>(&key, &new_shard(Phase::Due { at: due_at, clock }))?;

@@ -107,7 +107,7 @@ fn the_digest_of_an_overlay_is_that_of_the_maps() {
     let mut overlay = state.overlay(&Position { digest: 7, ..Position::default() });
     let mut model = MapTables::<Bincode>::default();
     model.set_digest(7);
-    let meta = orloj_model::apply::Meta { now_ms: 1, round: 2, leader: 3, ..Default::default() };
+    let meta = orloj_model::apply::Meta { now_ms: 1, round: 2, leader: 3 };
     overlay.put::<MetaTable>(&Single, &meta).unwrap();
     model.put::<MetaTable>(&Single, &meta).unwrap();
     assert_eq!(overlay.digest(), model.digest());

@@ -8,7 +8,7 @@ use orloj_model::id::{Millis, TaskId};
 use orloj_model::key::ShardKey;
 use orloj_model::task::TaskSpec;
 
-use crate::core::Candidate;
+use crate::core::{Candidate, Lease};
 
 /// The most bytes in hand.
 const BYTES_LIMIT: usize = 32 << 20;
@@ -60,6 +60,11 @@ impl FreshTasks {
         }
         let (since, spec) = (fresh.due_at, Arc::clone(&fresh.spec));
         Some(Candidate { shard, attempt: 1, since, ready: false, spec })
+    }
+
+    /// What goes with the push of a lease. Only of a first attempt is everything in hand.
+    pub(super) fn take_for(&mut self, lease: &Lease) -> Option<Fresh> {
+        self.remove(lease.shard.task).filter(|_| lease.attempt == 1)
     }
 
     /// The task is about to be pushed, or has ended.

@@ -107,3 +107,7 @@ fn body(lease: &Lease, spec: &TaskSpec, due_at: Millis, checkpoint: Option<Vec<u
         checkpoint,
     }
 }
+
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod tests;

@@ -71,10 +71,7 @@ impl Leader<'_> {
         let Some((target, incarnation)) = self.target(&executor) else { return };
         let (link, store, round) = (self.shared.link.clone(), self.shared.store.clone(), self.round);
         self.shared.metrics.pushes.inc();
-        // Only of a first attempt is everything known that goes with it.
-        let fresh =
-            leases.iter().map(|lease| self.fresh.remove(lease.shard.task).filter(|_| lease.attempt == 1));
-        let fresh: Vec<_> = fresh.collect();
+        let fresh: Vec<_> = leases.iter().map(|lease| self.fresh.take_for(lease)).collect();
         self.spawn(async move {
             let view = store.view();
             let mut attempts = Vec::with_capacity(leases.len());
