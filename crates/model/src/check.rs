@@ -9,9 +9,8 @@ use crate::key::{
     CallerTaskKey, DueKey, ReadyKey, RunningKey, ShardKey, StatusTaskKey, TableKey, TimeKey, after_prefix,
 };
 use crate::schema::{
-    CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyTable, MetaTable,
-    NonceExpiryTable, NonceTable, ReadyTable, RunningTable, ShardTable, SpecTable, StatusTasksTable,
-    TaskTable,
+    CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyTable, NonceExpiryTable,
+    NonceTable, ReadyTable, RunningTable, ShardTable, SpecTable, StatusTasksTable, TaskTable,
 };
 use crate::tables::{Read, ReadExt as _, Rows, Table};
 use crate::task::{ATTEMPT_LIMIT, Outcome, Phase, Shard, Status, TaskState};
