@@ -1,6 +1,8 @@
 //! Invariants of the tables, recomputed from scratch: every index says exactly what the rows say. Tests run
 //! it after every command; an operator can run it on a snapshot. It reads everything.
 
+mod job;
+
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
@@ -56,6 +58,7 @@ pub fn check<R: Read>(tables: &R) -> Result<Vec<String>, R::Error> {
     if !tables.keys::<IdempotencyExpiryTable>(&[], &before(meta.keys_from), 1)?.is_empty() {
         faults.push("an Idempotency-Key expires before all that are looked at".to_owned());
     }
+    job::check(tables, &mut faults)?;
     Ok(faults)
 }
 
