@@ -373,6 +373,7 @@ fn a_paused_job_does_not_fire_and_resumes_with_a_record() {
     assert!(matches!(world.run(resume.clone()), Reply::Job { .. }));
     assert_eq!(world.skips("j"), [(SkipReason::Paused, 3, first, last)]);
     assert_eq!(world.next_at("j"), Some(FIRST + 3 * MINUTE), "nothing is made up for");
+    assert_eq!(world.job("j").state.decided, world.now, "also by whoever computes it anew");
     let revision = world.job("j").state.revision;
     assert_eq!(world.run(resume), Reply::Job { version: 1, revision }, "once");
     assert_eq!(world.skips("j").len(), 1);
@@ -454,6 +455,7 @@ fn an_edit_of_the_triggers_fires_nothing_that_is_over() {
     let put = world.put("j", Some(1), other.clone());
     world.run(put);
     assert_eq!(world.next_at("j"), Some(FIRST + 40_000));
+    assert_eq!(world.job("j").state.decided, world.now, "also by whoever computes it anew");
     assert_eq!(world.fires("j", task_id(1)), started(1));
     // Back again, with a clock that went back too: what has fired does not fire again.
     world.now = FIRST;
