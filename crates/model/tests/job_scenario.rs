@@ -322,7 +322,7 @@ fn cancel_other_starts_at_once_where_nothing_has_started() {
 #[test]
 fn cancel_other_works_through_many_open_tasks_in_bounded_commands() {
     let mut world = World::with_job("j", definition(Allow));
-    let open = 3 * REPLACED_PER_COMMAND as u8;
+    let open = 6 * REPLACED_PER_COMMAND as u8;
     let mut fences = Vec::new();
     for task in 1..=open {
         assert_eq!(world.fires("j", task_id(task)), started(task));
