@@ -5,9 +5,11 @@
 
 mod cancel;
 mod context;
+mod create;
 mod executor;
 mod finish;
 mod grant;
+mod job;
 mod save;
 mod submit;
 
@@ -58,10 +60,11 @@ pub fn apply<T: Write>(
     let now_ms = before.now_ms.max(batch.now_ms);
     let meta = Meta { now_ms, ..before.clone() };
     let stamp = Stamp { index, now_ms, round: batch.round };
-    let mut cx = Context { tables, stamp, meta, events };
+    let mut cx = Context { tables, stamp, meta, events, ended: Vec::new() };
     let mut replies = Vec::with_capacity(batch.changes.len());
     for change in &batch.changes {
         replies.push(route(&mut cx, change)?);
+        job::hear_of_ended(&mut cx)?;
     }
     let meta = cx.meta;
     if meta != before {
@@ -95,6 +98,7 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::Drain { executor, on } => executor::drain(cx, executor, *on),
         Command::ExecutorLeft { executor, incarnation } => executor::left(cx, executor, *incarnation),
         Command::Spend { claim } => Ok(submit::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
+        Command::Job(command) => job::route(cx, command),
     }
 }
 
@@ -117,6 +121,7 @@ fn of_the_round(command: &Command) -> bool {
         | Command::Save { .. }
         | Command::Drain { .. }
         | Command::Spend { .. } => false,
+        Command::Job(command) => command.is_of_the_round(),
     }
 }
 

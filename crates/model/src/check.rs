@@ -1,6 +1,8 @@
 //! Invariants of the tables, recomputed from scratch: every index says exactly what the rows say. Tests run
 //! it after every command; an operator can run it on a snapshot. It reads everything.
 
+mod job;
+
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
@@ -46,6 +48,7 @@ pub fn check<R: Read>(tables: &R) -> Result<Vec<String>, R::Error> {
     compare::<StatusTasksTable, R>(tables, "status tasks", &expected.status_tasks, &mut faults)?;
     pairs::<IdempotencyTable, IdempotencyExpiryTable, R>(tables, "idempotency", &mut faults)?;
     pairs::<NonceTable, NonceExpiryTable, R>(tables, "nonce", &mut faults)?;
+    job::check(tables, &mut faults)?;
     Ok(faults)
 }
 

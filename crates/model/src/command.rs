@@ -2,12 +2,17 @@
 //! the log (golden bytes in `tests/golden.rs`), so a new variant goes to the end and a changed meaning is
 //! a new variant.
 
+mod job;
+
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Registration;
-use crate::id::{CallerId, ExecutorId, Fence, Incarnation, Millis, NodeId, Round, TaskId};
+use crate::id::{CalendarName, CallerId, ExecutorId, Fence, Incarnation, Millis, NodeId, Round, TaskId};
 use crate::key::{NonceKey, ShardKey};
 use crate::task::{Outcome, Progress, Status, TaskSpec};
+use crate::trigger::SkipReason;
+
+pub use job::{BackfillFire, Computed, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill};
 
 /// What one log entry carries: many changes, stamped once by the leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,6 +233,8 @@ pub enum Command {
         /// The signed request's nonce.
         claim: Claim,
     },
+    /// A change of jobs or calendars.
+    Job(Box<JobCommand>),
 }
 
 /// What a command answers to its proposer.
@@ -270,6 +277,41 @@ pub enum Reply {
     Done,
     /// No effect, and why.
     Refused(Refusal),
+    /// The job after the change.
+    Job {
+        /// The version of its definition.
+        version: u64,
+        /// The revision of its state.
+        revision: u64,
+    },
+    /// The calendar after the change.
+    Calendar {
+        /// Its version.
+        version: u64,
+    },
+    /// A job made a task.
+    Fired {
+        /// The task.
+        task: TaskId,
+        /// It waits until the job's other tasks have ended.
+        queued: bool,
+    },
+    /// A job made no task, which its history shows.
+    FireSkipped {
+        /// Why.
+        reason: SkipReason,
+    },
+    /// A backfill goes on.
+    Backfill {
+        /// Every instant up to this one is done.
+        through: Millis,
+        /// Tasks that it has made.
+        fired: u64,
+        /// Instants that it has skipped.
+        skipped: u64,
+        /// It has ended.
+        ended: bool,
+    },
 }
 
 /// Why a command had no effect.
@@ -326,4 +368,34 @@ pub enum Refusal {
     Expired,
     /// A value outside its bounds; the edge should have refused it.
     Invalid,
+    /// No such job (or another caller's).
+    JobNotFound,
+    /// No such calendar of this caller.
+    CalendarNotFound {
+        /// Its name.
+        calendar: CalendarName,
+    },
+    /// The job or the calendar is at another version than expected; 0 where there is none.
+    VersionMismatch {
+        /// The version that there is.
+        current: u64,
+    },
+    /// Jobs use the calendar.
+    CalendarInUse,
+    /// The job's state has moved on.
+    StaleJob {
+        /// The revision that there is.
+        revision: u64,
+    },
+    /// The instant is not the job's next one.
+    NotNext,
+    /// A calendar of the job has changed, and the job has not been told yet.
+    CalendarSpreading {
+        /// The calendar.
+        calendar: CalendarName,
+    },
+    /// A backfill of this job is under way.
+    BackfillRunning,
+    /// No backfill of this job is under way, or it stands elsewhere.
+    BackfillNotFound,
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::id::{ExecutorId, Fence, Millis, NodeId, Round, TaskId};
+use crate::job::{CalendarKey, JobKey};
 use crate::key::ShardKey;
 use crate::task::{DueClock, Outcome, Status, TaskSpec};
 
@@ -84,5 +85,40 @@ pub enum Event {
     ExecutorChanged {
         /// The executor.
         executor: ExecutorId,
+    },
+    /// A job was created, edited, paused, resumed or deleted.
+    JobChanged {
+        /// The job.
+        job: JobKey,
+        /// The version of its definition; `None` where it is gone.
+        version: Option<u64>,
+    },
+    /// A job has a next fire; any that it had before does not count any more.
+    JobNext {
+        /// The job.
+        job: JobKey,
+        /// The revision of its state.
+        revision: u64,
+        /// When the fire is due.
+        due_at: Millis,
+    },
+    /// A leader must compute a job's next fire.
+    JobNeedsNext {
+        /// The job.
+        job: JobKey,
+        /// The revision of its state.
+        revision: u64,
+    },
+    /// A calendar was created, edited or deleted, or more of its jobs have been told.
+    CalendarChanged {
+        /// The calendar.
+        calendar: CalendarKey,
+        /// There are more jobs to tell.
+        spreading: bool,
+    },
+    /// A backfill may go on: it began, has made a step, or a task of its job has ended.
+    BackfillWaits {
+        /// The job.
+        job: JobKey,
     },
 }

@@ -15,6 +15,13 @@ pub enum IdError {
         /// Its position, counted in characters from 0.
         position: usize,
     },
+    /// A job's id with a character that those may not have.
+    JobCharacter {
+        /// The offending character.
+        found: char,
+        /// Its position, counted in characters from 0.
+        position: usize,
+    },
     /// A name that is empty or too long.
     Length {
         /// The length found, in characters.
@@ -32,6 +39,9 @@ impl fmt::Display for IdError {
             IdError::Character { found, position } => {
                 write!(f, "character {found:?} at position {position} is not allowed: use [A-Za-z0-9._-]")
             }
+            IdError::JobCharacter { found, position } => {
+                write!(f, "character {found:?} at position {position} is not allowed: use [A-Za-z0-9_-]")
+            }
             IdError::Length { length, limit } => write!(f, "length {length} is outside 1-{limit}"),
             IdError::TaskId => f.write_str("not a task id: expected tsk_ and 22 characters of [A-Za-z0-9_-]"),
         }
@@ -40,15 +50,12 @@ impl fmt::Display for IdError {
 
 impl std::error::Error for IdError {}
 
-/// The longest name of a caller, an executor, a handler or a label.
+/// The longest name of a caller, an executor, a job, a calendar, a handler or a label.
 pub const NAME_LIMIT: usize = 128;
 
 /// Checks a name against `[A-Za-z0-9._-]{1,128}`.
 pub fn check_name(name: &str) -> Result<(), IdError> {
-    let length = name.chars().count();
-    if length == 0 || length > NAME_LIMIT {
-        return Err(IdError::Length { length, limit: NAME_LIMIT });
-    }
+    check_length(name)?;
     for (position, found) in name.chars().enumerate() {
         if !(found.is_ascii_alphanumeric() || matches!(found, '.' | '_' | '-')) {
             return Err(IdError::Character { found, position });
@@ -57,18 +64,36 @@ pub fn check_name(name: &str) -> Result<(), IdError> {
     Ok(())
 }
 
+fn check_length(name: &str) -> Result<(), IdError> {
+    let length = name.chars().count();
+    if length == 0 || length > NAME_LIMIT {
+        return Err(IdError::Length { length, limit: NAME_LIMIT });
+    }
+    Ok(())
+}
+
+/// Checks the id of a job against `[A-Za-z0-9_-]{1,128}`: it stands in paths, where a dot would be read as one.
+pub fn check_job_id(id: &str) -> Result<(), IdError> {
+    check_length(id)?;
+    let allowed = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+    match id.chars().enumerate().find(|(_, char)| !allowed(*char)) {
+        Some((position, found)) => Err(IdError::JobCharacter { found, position }),
+        None => Ok(()),
+    }
+}
+
 macro_rules! name_type {
-    ($(#[$doc:meta])* $type:ident) => {
+    ($(#[$doc:meta])* $type:ident, $check:ident, $allowed:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
         pub struct $type(String);
 
         impl $type {
-            /// Checks and takes a name of `[A-Za-z0-9._-]{1,128}`.
+            #[doc = concat!("Checks and takes a name of `", $allowed, "{1,128}`.")]
             pub fn new(name: impl Into<String>) -> Result<Self, IdError> {
                 let name = name.into();
-                check_name(&name)?;
+                $check(&name)?;
                 Ok($type(name))
             }
 
@@ -96,11 +121,27 @@ macro_rules! name_type {
 
 name_type!(
     /// A caller: a tenant of the API that owns keys and tasks.
-    CallerId
+    CallerId,
+    check_name,
+    "[A-Za-z0-9._-]"
 );
 name_type!(
     /// An executor, by the id in its configuration.
-    ExecutorId
+    ExecutorId,
+    check_name,
+    "[A-Za-z0-9._-]"
+);
+name_type!(
+    /// A job, by the id that its owner chose. Each caller has names of its own.
+    JobId,
+    check_job_id,
+    "[A-Za-z0-9_-]"
+);
+name_type!(
+    /// A calendar, by the name that its owner chose. Each caller has names of its own.
+    CalendarName,
+    check_name,
+    "[A-Za-z0-9._-]"
 );
 
 /// A scheduler replica. Ids are never reused: a node whose data is gone comes back under a new one.
@@ -203,5 +244,14 @@ mod tests {
         assert_eq!(CallerId::new(""), Err(IdError::Length { length: 0, limit: 128 }));
         assert!(CallerId::new("x".repeat(128)).is_ok());
         assert!(CallerId::new("x".repeat(129)).is_err());
+    }
+
+    #[test]
+    fn a_jobs_id_has_no_dot() {
+        assert_eq!(JobId::new("a.b"), Err(IdError::JobCharacter { found: '.', position: 1 }));
+        assert_eq!(JobId::new("näh"), Err(IdError::JobCharacter { found: 'ä', position: 1 }));
+        assert_eq!(JobId::new(""), Err(IdError::Length { length: 0, limit: 128 }));
+        assert!(JobId::new("nightly-report_2").is_ok());
+        assert!(CalendarName::new("holidays.de").is_ok());
     }
 }

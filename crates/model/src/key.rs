@@ -284,6 +284,10 @@ macro_rules! key_codec {
     };
 }
 
+mod job;
+
+pub use job::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey};
+
 key_codec!(TaskId, |k, w| w.task(*k), |r| r.task()?);
 key_codec!(ShardKey, |k, w| w.shard(*k), |r| r.shard()?);
 key_codec!(DueKey, |k, w| w.millis(k.at).shard(k.shard).byte(k.clock as u8), |r| DueKey {

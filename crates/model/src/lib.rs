@@ -20,6 +20,7 @@ pub mod digest;
 pub mod event;
 pub mod executor;
 pub mod id;
+pub mod job;
 pub mod key;
 pub mod mutant;
 pub mod query;

@@ -1,5 +1,12 @@
 //! Reads over the tables, by index. Nothing here scans a table; each page is bounded by its caller.
 
+mod job;
+
+pub use job::{
+    JobView, backfill, backfills, calendar, calendars_of, due_jobs, history, job, jobs, jobs_of,
+    open_tasks_of, spreading, users_of, wanted_jobs,
+};
+
 use crate::apply::Meta;
 use crate::executor::Executor;
 use crate::id::{CallerId, ExecutorId, Millis, TaskId};

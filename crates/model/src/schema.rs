@@ -26,6 +26,13 @@ macro_rules! table {
     };
 }
 
+mod job;
+
+pub use job::{
+    BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobHistoryTable, JobNextTable,
+    JobStateTable, JobTable, JobTasksTable, JobWantedTable, TaskJobTable,
+};
+
 table!(
     /// The state machine's own row.
     MetaTable, Meta, Single, Meta

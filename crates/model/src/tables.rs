@@ -52,11 +52,33 @@ pub enum TableId {
     BusinessKey = 16,
     /// [`crate::executor::Executor`] by executor id.
     Executor = 17,
+    /// What a job is: [`crate::job::Job`] by (caller, job).
+    Job = 18,
+    /// Where a job stands: [`crate::job::JobState`] by (caller, job).
+    JobState = 19,
+    /// Next fires: (due ms, caller, job).
+    JobNext = 20,
+    /// Jobs whose next fire a leader must compute: (caller, job).
+    JobWanted = 21,
+    /// What became of a job's instants, newest first: (caller, job, number descending).
+    JobHistory = 22,
+    /// Open tasks of a job: (caller, job, task).
+    JobTasks = 23,
+    /// The job of an open task: (task).
+    TaskJob = 24,
+    /// [`crate::job::CalendarRow`] by (caller, calendar).
+    Calendar = 25,
+    /// Which jobs use a calendar: (caller, calendar, job).
+    CalendarUse = 26,
+    /// Changed calendars of which not every job has been told: (caller, calendar).
+    CalendarSpread = 27,
+    /// Backfills under way: (caller, job).
+    Backfill = 28,
 }
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 17] = [
+    pub const ALL: [TableId; 28] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -74,6 +96,17 @@ impl TableId {
         TableId::NonceExpiry,
         TableId::BusinessKey,
         TableId::Executor,
+        TableId::Job,
+        TableId::JobState,
+        TableId::JobNext,
+        TableId::JobWanted,
+        TableId::JobHistory,
+        TableId::JobTasks,
+        TableId::TaskJob,
+        TableId::Calendar,
+        TableId::CalendarUse,
+        TableId::CalendarSpread,
+        TableId::Backfill,
     ];
 }
 

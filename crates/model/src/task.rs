@@ -167,6 +167,32 @@ pub enum Origin {
     },
     /// A new try of a failed task, asked for through the API.
     RetryOf(TaskId),
+    /// A person ran a job now.
+    Run {
+        /// The job.
+        job: String,
+        /// The instant at which it was asked for.
+        scheduled_at: Millis,
+    },
+    /// A person had an instant of the past made up for.
+    Backfill {
+        /// The job.
+        job: String,
+        /// The scheduled instant.
+        scheduled_at: Millis,
+    },
+}
+
+impl Origin {
+    /// The job that made the task, and the instant that it stands for; `None` of one that was submitted.
+    pub fn job(&self) -> Option<(&str, Millis)> {
+        match self {
+            Origin::Fire { job, scheduled_at }
+            | Origin::Run { job, scheduled_at }
+            | Origin::Backfill { job, scheduled_at } => Some((job, *scheduled_at)),
+            Origin::Submission | Origin::RetryOf(_) => None,
+        }
+    }
 }
 
 /// On which end of its parent a child may start.

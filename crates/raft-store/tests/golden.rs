@@ -5,6 +5,9 @@
 //! its own. `ORLOJ_BLESS=1 cargo test -p orloj-raft-store --test golden` writes lines for what is new, and
 //! fails as long as a line that was there before would change.
 
+#[path = "golden/job.rs"]
+mod job;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -169,6 +172,7 @@ fn the_bytes_of_commands_rows_and_keys_never_change() {
     commands(&mut golden);
     rows(&mut golden);
     keys(&mut golden);
+    job::add(&mut golden);
     golden.compare();
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Context<'a, T> {
     pub(crate) stamp: Stamp,
     pub(crate) meta: Meta,
     pub(crate) events: &'a mut Vec<Event>,
+    /// Tasks that became terminal in this command, for their jobs to hear of at its end.
+    pub(crate) ended: Vec<TaskId>,
 }
 
 impl<T: Write> Context<'_, T> {
@@ -112,6 +114,7 @@ impl<T: Write> Context<'_, T> {
             self.tables.put::<StatusTasksTable>(&key(state.status), &())?;
         }
         if state.status.is_terminal() {
+            self.ended.push(task);
             state.finished_at = Some(self.now());
             self.drop_expiry(task, state)?;
         }

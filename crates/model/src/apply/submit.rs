@@ -1,24 +1,18 @@
 //! Submission: one entry makes the task, spends the request's nonce and remembers its Idempotency-Key, so
 //! that a request that is sent twice, to whichever leader, has one effect.
 
-use std::sync::Arc;
-
 use crate::apply::context::Context;
+use crate::apply::create::{self, New, submitted};
 use crate::command::{Claim, DueTime, Idempotency, Refusal, Reply, Submit};
-use crate::event::Event;
-use crate::id::{Millis, TaskId};
-use crate::key::{
-    BusinessTaskKey, CallerTaskKey, CallerTextKey, DueKey, KeyWriter, NonceKey, ShardKey, StatusTaskKey,
-    TimeKey, TimedCallerTextKey, TimedNonceKey,
-};
-use crate::mutant::{self, Mutant, is_on};
+use crate::id::{CallerId, Millis, TaskId};
+use crate::key::{CallerTextKey, KeyWriter, NonceKey, TimedCallerTextKey, TimedNonceKey};
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{
-    BusinessKeyTable, CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyRow,
-    IdempotencyTable, NonceExpiryTable, NonceRow, NonceTable, ShardTable, SpecTable, StatusTasksTable,
+    IdempotencyExpiryTable, IdempotencyRow, IdempotencyTable, NonceExpiryTable, NonceRow, NonceTable,
     TaskTable,
 };
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
-use crate::task::{DueClock, MAX_RETRIES, MAX_SHARDS, Phase, Reason, Shard, Status, TaskSpec, TaskState};
+use crate::task::{DueClock, MAX_RETRIES, MAX_SHARDS, TaskSpec};
 
 /// How long an Idempotency-Key stands for its task, in milliseconds of the cluster's time: 24 hours.
 pub const IDEMPOTENCY_TTL_MS: Millis = 24 * 60 * 60 * 1000;
@@ -31,9 +25,6 @@ pub const SWEEP_EVERY: u64 = 16;
 /// was added meanwhile, so the tables shrink under any load.
 pub const SWEEP_PER_COMMAND: usize = 2 * SWEEP_EVERY as usize;
 
-/// The largest parameters that an event carries, in bytes: thousands of events may wait for a slow reader.
-const TOLD_PARAMS: usize = 4 << 10;
-
 pub(crate) fn submit<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T::Error> {
     if !within_bounds(&submit.spec) {
         return Ok(Reply::Refused(Refusal::Invalid));
@@ -41,21 +32,13 @@ pub(crate) fn submit<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Resu
     if let Some(refusal) = spend(cx, submit.claim.as_ref())? {
         return Ok(Reply::Refused(refusal));
     }
-    if let Some(idempotency) = &submit.idempotency
-        && !is_on(Mutant::KeyForgotten)
-        && let Some(reply) = remembered(cx, &submit.spec, idempotency)?
-    {
+    if let Some(reply) = remembered(cx, &submit.spec.caller, submit.idempotency.as_ref())? {
         return Ok(reply);
     }
     if cx.tables.has::<TaskTable>(&submit.task)? {
         return Ok(Reply::Refused(Refusal::TaskExists));
     }
-    if let Some(idempotency) = &submit.idempotency {
-        remember(cx, submit, idempotency)?;
-        if is_swept_at(cx.stamp.index) {
-            sweep_idempotency(cx)?;
-        }
-    }
+    remember(cx, &submit.spec.caller, submit.task, submit.idempotency.as_ref())?;
     create(cx, submit)
 }
 
@@ -112,13 +95,14 @@ fn sweep_nonces<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
     Ok(())
 }
 
-/// What an earlier submission under the same Idempotency-Key came to.
-fn remembered<T: Write>(
+/// What an earlier request under the same Idempotency-Key came to.
+pub(crate) fn remembered<T: Write>(
     cx: &Context<'_, T>,
-    spec: &TaskSpec,
-    idempotency: &Idempotency,
+    caller: &CallerId,
+    idempotency: Option<&Idempotency>,
 ) -> Result<Option<Reply>, T::Error> {
-    let key = CallerTextKey { caller: spec.caller.clone(), text: idempotency.key.clone() };
+    let Some(idempotency) = idempotency.filter(|_| !is_on(Mutant::KeyForgotten)) else { return Ok(None) };
+    let key = CallerTextKey { caller: caller.clone(), text: idempotency.key.clone() };
     let Some(row) = cx.tables.get::<IdempotencyTable>(&key)? else { return Ok(None) };
     if row.created_at.saturating_add(IDEMPOTENCY_TTL_MS) <= cx.now() {
         return Ok(None);
@@ -132,108 +116,37 @@ fn remembered<T: Write>(
     }))
 }
 
-fn remember<T: Write>(
+/// Lets an Idempotency-Key stand for the task that a request makes, and forgets some that have expired.
+pub(crate) fn remember<T: Write>(
     cx: &mut Context<'_, T>,
-    submit: &Submit,
-    idempotency: &Idempotency,
+    caller: &CallerId,
+    task: TaskId,
+    idempotency: Option<&Idempotency>,
 ) -> Result<(), T::Error> {
-    let key = CallerTextKey { caller: submit.spec.caller.clone(), text: idempotency.key.clone() };
+    let Some(idempotency) = idempotency else { return Ok(()) };
+    let key = CallerTextKey { caller: caller.clone(), text: idempotency.key.clone() };
     // A record that has expired but was not swept yet would otherwise leave its expiry row behind.
     if let Some(old) = cx.tables.get::<IdempotencyTable>(&key)? {
         let at = old.created_at.saturating_add(IDEMPOTENCY_TTL_MS);
         cx.tables.delete::<IdempotencyExpiryTable>(&TimedCallerTextKey { at, key: key.clone() })?;
     }
     let created_at = cx.now();
-    let row = IdempotencyRow { fingerprint: idempotency.fingerprint, task: submit.task, created_at };
+    let row = IdempotencyRow { fingerprint: idempotency.fingerprint, task, created_at };
     cx.tables.put::<IdempotencyTable>(&key, &row)?;
     let at = created_at.saturating_add(IDEMPOTENCY_TTL_MS);
-    cx.tables.put::<IdempotencyExpiryTable>(&TimedCallerTextKey { at, key }, &())
-}
-
-fn create<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T::Error> {
-    let (task, spec, now) = (submit.task, &submit.spec, cx.now());
-    let (due_at, clock) = match submit.due {
-        DueTime::At(at) => (at, DueClock::Wall),
-        DueTime::After(ms) => (now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)), DueClock::Cluster),
-    };
-    let state = TaskState {
-        caller: spec.caller.clone(),
-        status: Status::Pending,
-        reason: if due_at <= now { Reason::Ready } else { Reason::Scheduled },
-        version: 1,
-        created_at: now,
-        updated_at: now + mutant::difference(),
-        due_at,
-        started_at: None,
-        finished_at: None,
-        cancel_requested: false,
-        priority: spec.priority,
-        expire_at: spec.expire_at,
-        unmet: 0,
-        shards: spec.shard_total,
-        running: 0,
-        succeeded: 0,
-        failed: 0,
-    };
-    cx.tables.put::<SpecTable>(&task, spec)?;
-    cx.tables.put::<TaskTable>(&task, &state)?;
-    index(cx, task, spec, &state)?;
-    if spec.params.len() <= TOLD_PARAMS {
-        cx.events.push(Event::Submitted { task, due_at, spec: Arc::new(spec.clone()) });
-    }
-    for shard in 0..spec.shard_total {
-        let key = ShardKey { task, shard };
-        cx.tables.put::<ShardTable>(&key, &new_shard(Phase::Due { at: due_at, clock }))?;
-        cx.tables.put::<DueTable>(&DueKey { at: due_at, shard: key, clock }, &())?;
-        cx.events.push(Event::Waiting { shard: key, due_at, clock });
-    }
-    cx.events.push(Event::TaskChanged { task, version: state.version, status: state.status });
-    Ok(submitted(task, &state, false))
-}
-
-fn index<T: Write>(
-    cx: &mut Context<'_, T>,
-    task: TaskId,
-    spec: &TaskSpec,
-    state: &TaskState,
-) -> Result<(), T::Error> {
-    let (caller, created_at) = (spec.caller.clone(), state.created_at);
-    cx.tables.put::<CallerTasksTable>(&CallerTaskKey { caller: caller.clone(), created_at, task }, &())?;
-    let status = state.status;
-    cx.tables
-        .put::<StatusTasksTable>(&StatusTaskKey { caller: caller.clone(), status, created_at, task }, &())?;
-    if let Some(business_key) = &spec.business_key {
-        let key = CallerTextKey { caller, text: business_key.clone() };
-        cx.tables.put::<BusinessKeyTable>(&BusinessTaskKey { key, task }, &())?;
-    }
-    if let Some(at) = state.expire_at {
-        cx.tables.put::<ExpireTable>(&TimeKey { at, task }, &())?;
-        cx.events.push(Event::Expires { task, at });
+    cx.tables.put::<IdempotencyExpiryTable>(&TimedCallerTextKey { at, key }, &())?;
+    if is_swept_at(cx.stamp.index) {
+        sweep_idempotency(cx)?;
     }
     Ok(())
 }
 
-fn new_shard(phase: Phase) -> Shard {
-    Shard {
-        phase,
-        next_attempt: 1,
-        attempts: Vec::new(),
-        failures: 0,
-        losses: 0,
-        progress: None,
-        checkpoint: None,
-        result: None,
-        log_tail: None,
-    }
-}
-
-fn submitted(task: TaskId, state: &TaskState, replayed: bool) -> Reply {
-    Reply::Submitted {
-        task,
-        status: state.status,
-        version: state.version,
-        created_at: state.created_at,
-        due_at: state.due_at,
-        replayed,
-    }
+fn create<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T::Error> {
+    let (due_at, clock) = match submit.due {
+        DueTime::At(at) => (at, DueClock::Wall),
+        DueTime::After(ms) => {
+            (cx.now().saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)), DueClock::Cluster)
+        }
+    };
+    create::create(cx, &New { task: submit.task, spec: &submit.spec, due_at, clock, blocked: false })
 }

@@ -1,6 +1,8 @@
 //! What the scenario and property tests share.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod jobs;
+
 use std::collections::BTreeMap;
 
 use orloj_model::command::{Command, DueTime, Report, ShardRef, Submit};

@@ -127,7 +127,12 @@ impl Core {
             | Event::Submitted { .. }
             | Event::RoundBegan { .. }
             | Event::Granted { .. }
-            | Event::ExecutorChanged { .. } => {}
+            | Event::ExecutorChanged { .. }
+            | Event::JobChanged { .. }
+            | Event::JobNext { .. }
+            | Event::JobNeedsNext { .. }
+            | Event::CalendarChanged { .. }
+            | Event::BackfillWaits { .. } => {}
         }
     }
 

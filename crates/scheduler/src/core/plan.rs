@@ -4,7 +4,7 @@ use orloj_model::command::ShardRef;
 use orloj_model::id::{ExecutorId, Incarnation, Millis};
 use orloj_model::key::ShardKey;
 use orloj_model::mutant::{Mutant, is_on};
-use orloj_model::task::{DueClock, Origin, TaskSpec};
+use orloj_model::task::{DueClock, TaskSpec};
 use orloj_model::{Command, Refusal, Reply};
 
 use super::{Candidate, Core, Held, HeldPhase, Lease, Now, Step, Tracked};
@@ -262,9 +262,9 @@ impl Core {
 
 /// What decides a task's place on the ring.
 fn routing_key(spec: &TaskSpec) -> &str {
-    match (&spec.routing_key, &spec.origin) {
+    match (&spec.routing_key, spec.origin.job()) {
         (Some(key), _) => key,
-        (None, Origin::Fire { job, .. }) => job,
-        (None, _) => &spec.handler,
+        (None, Some((job, _))) => job,
+        (None, None) => &spec.handler,
     }
 }

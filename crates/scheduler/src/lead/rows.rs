@@ -8,7 +8,7 @@ use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query;
 use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
-use orloj_model::task::{Origin, Phase, TaskSpec};
+use orloj_model::task::{Phase, TaskSpec};
 use orloj_wire::protocol::Dispatch;
 
 use super::fresh::Fresh;
@@ -87,10 +87,7 @@ pub(super) fn first_dispatch(lease: &Lease, fresh: &Fresh) -> Dispatch {
 }
 
 fn body(lease: &Lease, spec: &TaskSpec, due_at: Millis, checkpoint: Option<Vec<u8>>) -> Dispatch {
-    let (scheduled_at, job_id) = match &spec.origin {
-        Origin::Fire { job, scheduled_at } => (Some(*scheduled_at), Some(job.clone())),
-        Origin::Submission | Origin::RetryOf(_) => (None, None),
-    };
+    let (job_id, scheduled_at) = spec.origin.job().map(|(job, at)| (job.to_owned(), at)).unzip();
     Dispatch {
         attempt: attempt_ref(lease),
         shard_total: spec.shard_total,

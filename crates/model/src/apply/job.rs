@@ -1,0 +1,271 @@
+//! Jobs are created, edited, paused, resumed and deleted.
+
+mod backfill;
+mod calendar;
+mod ended;
+mod fire;
+mod row;
+mod run;
+
+pub(crate) use ended::hear_of_ended;
+
+use crate::apply::cancel::cancel;
+use crate::apply::context::Context;
+use crate::apply::submit::spend;
+use crate::command::{Claim, Computed, JobCommand, PutJob, Refusal, Reply};
+use crate::event::Event;
+use crate::job::{
+    CalendarKey, Cause, Counts, Definition, HISTORY_LIMIT, Job, JobKey, JobOutcome, JobState, OPEN_LIMIT,
+    Pause, TEXT_LIMIT, carry,
+};
+use crate::key::{KeyWriter, after_prefix};
+use crate::schema::{
+    BackfillTable, CalendarTable, JobHistoryTable, JobStateTable, JobTable, JobTasksTable, TaskJobTable,
+};
+use crate::tables::{Read, ReadExt as _, Write, WriteExt as _};
+use crate::trigger::{Missed, Progress};
+
+/// What most commands begin with: a value, or the refusal that ends them.
+type Checked<V, T> = Result<Result<V, Refusal>, <T as Read>::Error>;
+
+/// Unwraps a [`Checked`] value; a refusal becomes the command's reply.
+macro_rules! or_refuse {
+    ($checked:expr) => {
+        match $checked {
+            Ok(value) => value,
+            Err(refusal) => return Ok($crate::command::Reply::Refused(refusal)),
+        }
+    };
+}
+use or_refuse;
+
+pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &JobCommand) -> Result<Reply, T::Error> {
+    match command {
+        JobCommand::Put(command) => put(cx, command),
+        JobCommand::Pause { job, note, claim } => pause(cx, job, note, claim.as_ref()),
+        JobCommand::Resume { job, computed, missed, claim } => {
+            resume(cx, job, computed, missed.as_ref(), claim.as_ref())
+        }
+        JobCommand::Delete { job, expected, claim } => delete(cx, job, *expected, claim.as_ref()),
+        JobCommand::PutCalendar { calendar, expected, parts, claim } => {
+            calendar::put(cx, calendar, *expected, parts, claim.as_ref())
+        }
+        JobCommand::DeleteCalendar { calendar, expected, claim } => {
+            calendar::delete(cx, calendar, *expected, claim.as_ref())
+        }
+        JobCommand::Fire(command) => fire::fire(cx, command),
+        JobCommand::Skip(command) => fire::skip(cx, command),
+        JobCommand::SetNext { job, revision, next } => fire::set_next(cx, job, *revision, next.as_ref()),
+        JobCommand::SpreadCalendar { calendar, after } => calendar::spread(cx, calendar, after.as_ref()),
+        JobCommand::RunNow(command) => run::run_now(cx, command),
+        JobCommand::StartBackfill { job, from, to, overlap, claim } => {
+            backfill::start(cx, job, (*from, *to), *overlap, claim.as_ref())
+        }
+        JobCommand::StepBackfill(command) => backfill::step(cx, command),
+        JobCommand::StopBackfill { job, claim } => backfill::stop(cx, job, claim.as_ref()),
+    }
+}
+
+/// Refuses a version other than the expected one; 0 stands for what is not there.
+fn check_version(expected: Option<u64>, current: u64) -> Result<(), Refusal> {
+    match expected {
+        Some(expected) if expected != current => Err(Refusal::VersionMismatch { current }),
+        _ => Ok(()),
+    }
+}
+
+/// The versions of the definition's calendars, in their order.
+fn versions<T: Write>(cx: &Context<'_, T>, job: &JobKey, definition: &Definition) -> Checked<Vec<u64>, T> {
+    let mut versions = Vec::new();
+    for name in &definition.calendars {
+        let key = CalendarKey { caller: job.caller.clone(), calendar: name.clone() };
+        match cx.tables.get::<CalendarTable>(&key)? {
+            Some(row) => versions.push(row.version),
+            None => return Ok(Err(Refusal::CalendarNotFound { calendar: name.clone() })),
+        }
+    }
+    Ok(Ok(versions))
+}
+
+fn put<T: Write>(cx: &mut Context<'_, T>, put: &PutJob) -> Result<Reply, T::Error> {
+    if !put.definition.is_within_bounds() {
+        return Ok(Reply::Refused(Refusal::Invalid));
+    }
+    if let Some(refusal) = spend(cx, put.claim.as_ref())? {
+        return Ok(Reply::Refused(refusal));
+    }
+    let known = cx.tables.get::<JobTable>(&put.job)?;
+    or_refuse!(check_version(put.expected, known.as_ref().map_or(0, |job| job.version)));
+    let versions = or_refuse!(versions(cx, &put.job, &put.definition)?);
+    match known {
+        Some(known) => edit(cx, put, known, &versions),
+        None => create(cx, put, &versions),
+    }
+}
+
+fn create<T: Write>(cx: &mut Context<'_, T>, put: &PutJob, versions: &[u64]) -> Result<Reply, T::Error> {
+    let (definition, now) = (put.definition.clone(), cx.now());
+    let mut state = JobState {
+        revision: cx.stamp.index,
+        paused: None,
+        next: None,
+        wanted: false,
+        decided: put.computed.after,
+        progress: Progress::default(),
+        has_delays: definition.has_delays(),
+        open: 0,
+        queued: None,
+        replace_from: None,
+        backfilling: false,
+        history: 0,
+        counts: Counts::default(),
+    };
+    let job = Job { definition, version: 1, created_at: now, updated_at: now };
+    cx.tables.put::<JobTable>(&put.job, &job)?;
+    cx.use_calendars(&put.job, &[], &job.definition.calendars)?;
+    match put.computed.calendars == versions {
+        true => cx.take_next(&put.job, &job.definition, &mut state, put.computed.next.as_ref())?,
+        false => cx.want_next(&put.job, &mut state)?,
+    }
+    finish_put(cx, &put.job, &job, &state)
+}
+
+/// An edit keeps the next fire unless it changes the triggers or the calendars.
+fn edit<T: Write>(
+    cx: &mut Context<'_, T>,
+    put: &PutJob,
+    known: Job,
+    versions: &[u64],
+) -> Result<Reply, T::Error> {
+    let Some(mut state) = cx.tables.get::<JobStateTable>(&put.job)? else {
+        return Ok(Reply::Refused(Refusal::JobNotFound));
+    };
+    let (old, new) = (known.definition, put.definition.clone());
+    if old == new {
+        return Ok(Reply::Job { version: known.version, revision: state.revision });
+    }
+    let still_so = put.computed.revision == state.revision && put.computed.calendars == versions;
+    state.revision += 1;
+    cx.use_calendars(&put.job, &old.calendars, &new.calendars)?;
+    if old.triggers != new.triggers || old.calendars != new.calendars {
+        state.progress = carry(&state.progress, &old.triggers, &new.triggers);
+        state.has_delays = new.has_delays();
+        // An edit makes up for nothing: what the new triggers name before it lies before their time.
+        state.decided = state.decided.max(put.computed.after);
+        if state.paused.is_none() && still_so {
+            cx.take_next(&put.job, &new, &mut state, put.computed.next.as_ref())?;
+        } else if state.paused.is_none() {
+            cx.want_next(&put.job, &mut state)?;
+        }
+    } else {
+        cx.announce_next(&put.job, &state);
+    }
+    let (version, created_at, updated_at) = (known.version + 1, known.created_at, cx.now());
+    let job = Job { definition: new, version, created_at, updated_at };
+    cx.tables.put::<JobTable>(&put.job, &job)?;
+    finish_put(cx, &put.job, &job, &state)
+}
+
+fn finish_put<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &JobKey,
+    job: &Job,
+    state: &JobState,
+) -> Result<Reply, T::Error> {
+    cx.tables.put::<JobStateTable>(key, state)?;
+    cx.events.push(Event::JobChanged { job: key.clone(), version: Some(job.version) });
+    Ok(Reply::Job { version: job.version, revision: state.revision })
+}
+
+fn pause<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &JobKey,
+    note: &str,
+    claim: Option<&Claim>,
+) -> Result<Reply, T::Error> {
+    if note.len() > TEXT_LIMIT {
+        return Ok(Reply::Refused(Refusal::Invalid));
+    }
+    if let Some(refusal) = spend(cx, claim)? {
+        return Ok(Reply::Refused(refusal));
+    }
+    let (job, mut state) = or_refuse!(cx.load_job(key)?);
+    match &mut state.paused {
+        Some(pause) if pause.note == note => {
+            return Ok(Reply::Job { version: job.version, revision: state.revision });
+        }
+        Some(pause) => pause.note = note.to_owned(),
+        None => {
+            state.paused = Some(Pause { note: note.to_owned(), at: cx.now() });
+            cx.drop_next(key, &mut state)?;
+        }
+    }
+    state.revision += 1;
+    finish_put(cx, key, &job, &state)
+}
+
+/// Refused when the job is not as it was for whoever computed its next fire: nobody else would look for one.
+fn resume<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &JobKey,
+    computed: &Computed,
+    missed: Option<&Missed>,
+    claim: Option<&Claim>,
+) -> Result<Reply, T::Error> {
+    if let Some(refusal) = spend(cx, claim)? {
+        return Ok(Reply::Refused(refusal));
+    }
+    let (job, mut state) = or_refuse!(cx.load_job(key)?);
+    if state.paused.is_none() {
+        return Ok(Reply::Job { version: job.version, revision: state.revision });
+    }
+    let versions = or_refuse!(versions(cx, key, &job.definition)?);
+    if computed.revision != state.revision || computed.calendars != versions {
+        return Ok(Reply::Refused(Refusal::StaleJob { revision: state.revision }));
+    }
+    state.revision += 1;
+    state.paused = None;
+    state.decided = state.decided.max(computed.after);
+    if let Some(missed) = missed {
+        let outcome = JobOutcome::Skipped { missed: missed.clone(), cause: Cause::Trigger };
+        cx.record(key, &mut state, outcome)?;
+    }
+    cx.take_next(key, &job.definition, &mut state, computed.next.as_ref())?;
+    ended::release_if_alone(cx, &mut state)?;
+    finish_put(cx, key, &job, &state)
+}
+
+fn delete<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &JobKey,
+    expected: Option<u64>,
+    claim: Option<&Claim>,
+) -> Result<Reply, T::Error> {
+    if let Some(refusal) = spend(cx, claim)? {
+        return Ok(Reply::Refused(refusal));
+    }
+    let (job, mut state) = or_refuse!(cx.load_job(key)?);
+    or_refuse!(check_version(expected, job.version));
+    cx.drop_next(key, &mut state)?;
+    cx.use_calendars(key, &job.definition.calendars, &[])?;
+    cx.tables.delete::<JobTable>(key)?;
+    cx.tables.delete::<JobStateTable>(key)?;
+    if state.backfilling {
+        cx.tables.delete::<BackfillTable>(key)?;
+    }
+    let prefix = KeyWriter::default().job(key).finish();
+    let end = after_prefix(&prefix);
+    for row in cx.tables.keys::<JobHistoryTable>(&prefix, &end, HISTORY_LIMIT as usize)? {
+        cx.tables.delete::<JobHistoryTable>(&row)?;
+    }
+    // From here on its tasks are nobody's: their ends concern no job that may come under its id.
+    for open in cx.tables.keys::<JobTasksTable>(&prefix, &end, OPEN_LIMIT as usize)? {
+        cx.tables.delete::<TaskJobTable>(&open.task)?;
+        cx.tables.delete::<JobTasksTable>(&open)?;
+    }
+    if let Some(queued) = state.queued {
+        cancel(cx, queued, None, None)?;
+    }
+    cx.events.push(Event::JobChanged { job: key.clone(), version: None });
+    Ok(Reply::Done)
+}

@@ -1,0 +1,77 @@
+//! A task of a job has ended: its job hears of it in the same command, starts what was queued behind it, and looks
+//! for a next fire where that counts from the end of a task.
+
+use super::fire::replace_more;
+use crate::apply::context::Context;
+use crate::event::Event;
+use crate::id::TaskId;
+use crate::job::{JobState, REPLACED_PER_COMMAND};
+use crate::key::{JobTaskKey, ShardKey};
+use crate::schema::{JobStateTable, JobTasksTable, ShardTable, TaskJobTable, TaskTable};
+use crate::tables::{ReadExt as _, Write, WriteExt as _};
+use crate::task::{DueClock, Phase, Reason};
+
+/// Tells jobs of their tasks that ended in this command. What is cancelled on the way may end too; of those there
+/// are at most [`REPLACED_PER_COMMAND`].
+pub(crate) fn hear_of_ended<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
+    let mut budget = REPLACED_PER_COMMAND;
+    while let Some(task) = cx.ended.pop() {
+        ended(cx, task, &mut budget)?;
+    }
+    Ok(())
+}
+
+fn ended<T: Write>(cx: &mut Context<'_, T>, task: TaskId, budget: &mut usize) -> Result<(), T::Error> {
+    let Some(job) = cx.tables.get::<TaskJobTable>(&task)? else { return Ok(()) };
+    cx.tables.delete::<TaskJobTable>(&task)?;
+    cx.tables.delete::<JobTasksTable>(&JobTaskKey { job: job.clone(), task })?;
+    let Some(mut state) = cx.tables.get::<JobStateTable>(&job)? else { return Ok(()) };
+    state.open = state.open.saturating_sub(1);
+    state.progress.end(cx.now());
+    state.progress.open = state.open > 0;
+    if state.queued == Some(task) {
+        state.queued = None;
+        state.replace_from = None;
+    }
+    replace_more(cx, &job, &mut state, budget)?;
+    release_if_alone(cx, &mut state)?;
+    if state.has_delays && state.open == 0 {
+        state.revision += 1;
+        // Of a paused job whoever resumes it looks for the next fire, and must not do so from what was before.
+        if state.paused.is_none() {
+            cx.want_next(&job, &mut state)?;
+        }
+    }
+    if state.backfilling {
+        cx.events.push(Event::BackfillWaits { job: job.clone() });
+    }
+    cx.tables.put::<JobStateTable>(&job, &state)
+}
+
+/// Lets the queued task start when no other one is open. While the job is paused it waits on, and says so.
+pub(super) fn release_if_alone<T: Write>(
+    cx: &mut Context<'_, T>,
+    state: &mut JobState,
+) -> Result<(), T::Error> {
+    let Some(task) = state.queued.filter(|_| state.open == 1) else { return Ok(()) };
+    let Some(mut row) = cx.tables.get::<TaskTable>(&task)? else { return Ok(()) };
+    if state.paused.is_some() {
+        row.reason = Reason::Paused;
+        cx.put_task(task, &mut row, None)?;
+        return Ok(());
+    }
+    state.queued = None;
+    state.replace_from = None;
+    for shard in 0..row.shards {
+        let key = ShardKey { task, shard };
+        let Some(mut shard) = cx.tables.get::<ShardTable>(&key)? else { continue };
+        // It was due when its job fired, by whichever clock: no clock holds it up any more.
+        let (at, clock) = (row.due_at, DueClock::Cluster);
+        cx.set_phase(key, row.priority, &mut shard, Phase::Due { at, clock })?;
+        cx.put_shard(key, &shard)?;
+        cx.events.push(Event::Waiting { shard: key, due_at: at, clock });
+    }
+    row.reason = Reason::Ready;
+    cx.put_task(task, &mut row, None)?;
+    Ok(())
+}
