@@ -96,14 +96,15 @@ impl Call<'_> {
             let missing = FieldError::new("", "this call needs a JSON body");
             return Err(Failure::fields(Code::InvalidRequest, vec![missing]));
         }
-        orloj_wire::json::read(&self.request.body)
+        orloj_wire::json::read_object(&self.request.body)
             .map_err(|fault| Failure::fields(Code::InvalidRequest, vec![fault]))
     }
 
     /// The body as `T`; an absent one counts as `{}`.
     fn optional_body<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let body: &[u8] = if self.request.body.is_empty() { b"{}" } else { &self.request.body };
-        orloj_wire::json::read(body).map_err(|fault| Failure::fields(Code::InvalidRequest, vec![fault]))
+        orloj_wire::json::read_object(body)
+            .map_err(|fault| Failure::fields(Code::InvalidRequest, vec![fault]))
     }
 
     /// Refuses any parameter.

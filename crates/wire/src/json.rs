@@ -12,6 +12,11 @@ use crate::problem::FieldError;
 /// How deep arrays and objects may nest.
 pub const DEPTH_LIMIT: usize = 64;
 
+/// Reads a whole JSON text, which must be an object, into `T`.
+pub fn read_object<T: DeserializeOwned>(text: &[u8]) -> Result<T, FieldError> {
+    read(text).map(|Object(value)| value)
+}
+
 /// Reads a whole JSON text into `T`.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, FieldError> {
     check_depth(text)?;
@@ -22,6 +27,30 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, FieldError> {
     })?;
     deserializer.end().map_err(|error| FieldError::new("", error.to_string()))?;
     Ok(value)
+}
+
+/// A value that is written as an object, and not as the list of its fields in the order in which they stand in the
+/// code, which serde takes as well.
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ObjectVisitor(std::marker::PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(std::marker::PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(serde::de::value::MapAccessDeserializer::new(map)).map(Object)
+    }
 }
 
 /// Refuses a text that nests deeper than [`DEPTH_LIMIT`], before anything is built from it.

@@ -49,6 +49,10 @@ async fn a_batch_has_between_one_and_a_thousand_submissions() {
         let reply = node.call(&batch(many(count))).await;
         assert_eq!((reply.status, &reply.body["errors"][0]["pointer"]), (422, &json!("/tasks")), "{count}");
     }
+    for lists in [json!([["echo"]]), json!([[{"handler": "echo"}]])] {
+        assert_eq!(node.call(&batch(lists)).await.status, 400, "a list is no submission");
+    }
+    assert_eq!(node.call(&Draft::submit(json!(["echo"]))).await.status, 400, "nor here");
     let malformed = node.call(&batch(json!([{"handler": "echo"}, {"handler": "echo", "delayMs": -1}]))).await;
     assert_eq!(
         (malformed.status, &malformed.body["errors"][0]["pointer"]),

@@ -4,7 +4,7 @@ use orloj_model::command::{DueTime, Report, Submit};
 use orloj_model::executor::Registration;
 use orloj_model::id::{CallerId, ExecutorId, TaskId};
 use orloj_model::tables::{Codec, MapTables};
-use orloj_model::task::{Outcome, RetryPolicy, Strategy};
+use orloj_model::task::{Origin, Outcome, RetryPolicy, Strategy};
 use orloj_model::{Batch, Command, Event, Reply, apply};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -127,7 +127,8 @@ fn a_second_attempt_is_read_with_its_checkpoint_also_when_the_first_was_never_pu
         attempt: 1,
         fence: first.fence,
         executor: executor(),
-        outcome: Outcome::Failed { retryable: true },
+        incarnation: 1,
+        outcome: Outcome::Failed { retryable: true, retry_after_ms: None },
         message: None,
         result: None,
         log_tail: None,
