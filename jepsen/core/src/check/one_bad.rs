@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Options;
-use crate::event::What;
+use crate::event::{Fault, What};
 use crate::faults::{disturbed, installed};
 use crate::history::{History, Operation};
 use crate::spans::{MS, Spans, quantile};
@@ -50,7 +50,7 @@ impl Sample {
 
 /// L4. While one follower alone is slow, stopped, cut off or dead, operations that were sent to the other
 /// replicas succeed about as often as in calm, and their 99th percentile stays within the factor, or within
-/// the lateness that is allowed anyhow. Judged when there were enough operations of both kinds.
+/// the lateness that is allowed anyhow. Reads of one task are left out. Judged when there were enough operations of both kinds.
 pub fn one_bad_follower(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L4");
     let faults = installed(history);
@@ -60,18 +60,22 @@ pub fn one_bad_follower(history: &History, options: &Options) -> Vec<Judgement> 
         .filter(|event| matches!(event.what, What::Probe(_)))
         .filter_map(|event| event.node.as_deref())
         .collect();
-    let one_follower = |nodes: &[String], on_leader: bool| {
-        !on_leader && matches!(nodes, [one] if replicas.contains(one.as_str()))
+    // The node of a bridge is the one that still sees both others; it is they who are cut.
+    let one_follower = |fault: &Fault| {
+        let alone = matches!(&fault.nodes[..], [one] if replicas.contains(one.as_str()));
+        alone && !fault.on_leader && fault.name != "bridge"
     };
-    let others = disturbed(history, options, |fault| !one_follower(&fault.nodes, fault.on_leader));
+    let others = disturbed(history, options, |fault| !one_follower(fault));
     let everything = disturbed(history, options, |_| true);
     let bad: Vec<(u64, u64, &str)> = faults
         .iter()
-        .filter(|one| one_follower(&one.fault.nodes, one.fault.on_leader))
+        .filter(|one| one_follower(one.fault))
         .map(|one| (one.from_ns, one.until_ns, one.fault.nodes[0].as_str()))
         .collect();
     let (mut calm, mut hurt) = (Sample::default(), Sample::default());
-    for operation in history.operations() {
+    // A client may ask for one task by a long poll, whose wait is no delay.
+    let prompt = |operation: &Operation<'_>| !matches!(operation.invoke.what, What::Get(_));
+    for operation in history.operations().into_iter().filter(prompt) {
         let from = operation.invoke.mono_ns;
         let until = operation.end.map_or(from, |end| end.mono_ns);
         if !everything.touch(from, until) {

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use orloj_jepsen_core::event::{Kind, Submit, What};
 use serde_json::json;
 
 use super::around::Around;
 use super::stage::Stage;
+use crate::agents::recorder::Note;
 use crate::hosts::{self, REPLICAS, SINK, SINK_PORT};
 use crate::wait::until;
 
@@ -21,6 +23,29 @@ pub const TRIES: u64 = 1 + RETRIES as u64;
 const BACKOFF_MS: u64 = 8_000;
 /// For the submission, and for the end of the task after the load.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The most losses of an attempt with its executor.
+const LOSSES: u32 = 10;
+/// The logical process that submits it, none of the clients'.
+const PROCESS: u64 = 1_000_000;
+
+/// What the history says of the submission: somebody has asked for the task. What became of that, the trial judges itself.
+fn asked() -> Note {
+    let submit = Submit {
+        label: KEY.to_owned(),
+        handler: "http".to_owned(),
+        max_retries: u64::from(RETRIES),
+        max_lost: u64::from(LOSSES),
+        backoff_ms: vec![BACKOFF_MS],
+        priority: 5,
+        idempotency_key: Some(KEY.to_owned()),
+        business_key: Some(KEY.to_owned()),
+        shard_total: 1,
+        ..Submit::default()
+    };
+    let note = Note::event(REPLICAS[0], What::Submit(submit));
+    Note { proc: PROCESS, kind: Kind::Invoke, key: Some(KEY.to_owned()), ..note }
+}
 
 /// A trial that goes on.
 pub struct Trial {
@@ -40,8 +65,9 @@ impl Trial {
             "handler": "http",
             "params": { "method": "POST", "url": url, "timeoutMs": 3_000 },
             "businessKey": KEY,
-            "retry": { "maxRetries": RETRIES, "backoffMs": [BACKOFF_MS], "maxLost": 10 },
+            "retry": { "maxRetries": RETRIES, "backoffMs": [BACKOFF_MS], "maxLost": LOSSES },
         });
+        stage.run.note(asked());
         let submit = || {
             let admin = &stage.cluster.admin;
             // One key makes one task, at whichever replica it is tried.
