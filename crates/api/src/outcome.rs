@@ -151,15 +151,21 @@ impl Failure {
         )
     }
 
-    /// The HTTP answer.
-    pub fn answer(self, request_id: &str) -> Answer {
-        let Details { code, detail, errors, retry_after_s, allow, server_time, violated, task } = *self.0;
+    /// The problem document.
+    pub fn problem(self, request_id: &str) -> Problem {
+        let Details { code, detail, errors, server_time, violated, task, .. } = *self.0;
         let mut problem = Problem::new(code, detail).with_errors(errors);
         problem.instance = format!("urn:orloj:request:{request_id}");
         problem.server_time = server_time;
         problem.violated_policies = violated.into_iter().map(str::to_owned).collect();
         problem.task = task;
-        let mut answer = Answer::json(code.status(), &problem);
+        problem
+    }
+
+    /// The HTTP answer.
+    pub fn answer(self, request_id: &str) -> Answer {
+        let (code, allow, retry_after_s) = (self.code, self.allow, self.retry_after_s);
+        let mut answer = Answer::json(code.status(), &self.problem(request_id));
         answer.headers[0].1 = MEDIA_TYPE.to_owned();
         if code.status() == 401 {
             answer = answer.with("www-authenticate", "ORLOJ1-HMAC-SHA256");

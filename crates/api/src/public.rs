@@ -73,9 +73,9 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
     let request_id = http::new_request_id();
     let found = route::find(request.method().as_str(), request.uri().path());
     let name = found.as_ref().map_or("none", Operation::name);
-    let answer = match &found {
+    let answer = match found {
         Ok(operation) => public.answer(request, operation.body_limit(), &request_id).await,
-        Err(failure) => failure.clone().answer(&request_id),
+        Err(failure) => failure.answer(&request_id),
     };
     let took = clock.monotonic().saturating_sub(began);
     public.api.shared().metrics.answered(name, answer.status, took);

@@ -1,7 +1,7 @@
 //! `POST /openapi/v1/tasks/batch`
 
 use orloj_model::command::Idempotency;
-use orloj_wire::problem::{Code, FieldError, Problem};
+use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::{BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
 
 use super::{Call, submit};
@@ -65,7 +65,6 @@ fn of_item(whole: &Idempotency, at: usize) -> Idempotency {
 }
 
 fn refusal(failure: Failure, request_id: &str) -> BatchResult {
-    let mut problem = Problem::new(failure.code, failure.detail.clone()).with_errors(failure.errors.clone());
-    problem.instance = format!("urn:orloj:request:{request_id}");
-    BatchResult { status: failure.code.status(), task: None, replayed: false, problem: Some(problem) }
+    let status = failure.code.status();
+    BatchResult { status, task: None, replayed: false, problem: Some(failure.problem(request_id)) }
 }
