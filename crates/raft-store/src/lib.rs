@@ -24,6 +24,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod bootstrap;
+mod coalesce;
 pub mod codec;
 pub mod config;
 pub mod disk;

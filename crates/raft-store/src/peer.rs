@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
-use openraft::network::{RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
-
+use openraft::network::{RPCOption, RPCTypes, RaftNetworkFactory, RaftNetworkV2, stream_append_sequential};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderError,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult, TransferLeaderError,
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, alias::SnapshotOf, alias::VoteOf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::coalesce::coalesced;
 use crate::codec::CodecError;
 use crate::message::{self, Append, AppendReply, AskVote, Transfer, TransferReply, VoteReply};
 use crate::runner::Runner;
@@ -27,6 +30,8 @@ use crate::types::{Member, NodeId, TypeConfig, Vote};
 /// Shortest deadline of entries on their way, in milliseconds. openraft would give up after a heartbeat's
 /// time, which a slow disk of the follower easily outlasts; the entries would then be sent again for nothing.
 const APPEND_DEADLINE_MS: u64 = 2_000;
+
+type AppendResult = Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>;
 
 /// A node's way to its peers.
 #[derive(Clone)]
@@ -199,6 +204,17 @@ impl RaftNetworkV2<TypeConfig> for Peer {
         };
         let reply: AppendReply = self.call(kind, &Append::from(&request), deadline).await?;
         Ok(reply.into())
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        requests: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<BoxStream<'s, AppendResult>, RPCError<TypeConfig>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        stream_append_sequential(self, coalesced(requests), option)
     }
 
     async fn vote(

@@ -1,9 +1,10 @@
 //! From commands to log entries: one task packs what is waiting into as few entries as their limits allow.
 //!
 //! While earlier entries are on their way to the disks, later commands gather, and the next entry takes them all;
-//! an idle cluster proposes a command at once. Only what can wait a moment, such as the report of an executor, stays
-//! two milliseconds for company: each entry costs a sync of three disks and a round of messages, whatever it
-//! carries. The queue is bounded by bytes, and beyond it a caller is refused at once instead of waiting in vain.
+//! an idle cluster proposes a command at once. Each entry costs a sync of three disks and a round of messages,
+//! whatever it carries: what no caller waits for, such as a grant or a report, keeps a distance of [`PACE`] from the
+//! entry before, unless a caller's command comes by and takes it along, or enough of it has gathered. The queue is
+//! bounded by bytes, and beyond it a caller is refused at once instead of waiting in vain.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -37,21 +38,34 @@ pub struct Applied {
     pub reply: Reply,
 }
 
-/// How long a command that can wait stays for company. It is what a slot may be idle for between two tasks.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// Distance from the entry before that is kept by an entry for which no caller waits. On a busy cluster it is cut
+/// short by [`COMPANY`], on an idle one nothing went before: in between, an attempt may begin so much later, and a slot
+/// be idle for so long.
+const PACE: Duration = Duration::from_millis(5);
+/// So many changes are worth an entry at once.
+const COMPANY: usize = 16;
 
 /// Bytes that a batch takes besides its changes: time, round, count.
 const BATCH_OVERHEAD: u64 = 24;
 
 type Outcome = Result<(u64, Vec<Reply>), ProposeError>;
 
+/// Whether commands may keep the distance from the entry before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Haste {
+    /// If no caller waits for commands of their kind.
+    ByKind,
+    /// They are late already.
+    AtOnce,
+}
+
 /// Commands that go into one entry together, and who waits for them.
 struct Item {
     round: Round,
     commands: Vec<Command>,
     waiter: Waiter,
-    /// Until when it stays for company.
-    stays_until: Instant,
+    /// No caller waits for it.
+    patient: bool,
 }
 
 struct Waiter {
@@ -94,6 +108,8 @@ pub struct Packer {
     queue: mpsc::UnboundedReceiver<Item>,
     /// Taken from the queue and not packed yet: they did not fit into the last entry, or stay for company.
     held: VecDeque<Item>,
+    /// Before this, an entry for which no caller waits is too close to the one before.
+    paced: Instant,
     clock: Arc<dyn Clock>,
 }
 
@@ -101,7 +117,7 @@ pub struct Packer {
 pub fn queue(options: ProposalOptions, clock: Arc<dyn Clock>) -> (Proposer, Packer) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let proposer = Proposer { options, queue: sender, used: Arc::default() };
-    (proposer, Packer { options, queue: receiver, held: VecDeque::new(), clock })
+    (proposer, Packer { options, queue: receiver, held: VecDeque::new(), paced: Instant::now(), clock })
 }
 
 impl Proposer {
@@ -110,11 +126,16 @@ impl Proposer {
     /// # Errors
     /// See [`ProposeError`]. When some of several entries came to nothing and others did not, the outcome is
     /// unknown.
-    pub async fn propose(&self, round: Round, commands: Vec<Command>) -> Result<Vec<Applied>, ProposeError> {
+    pub async fn propose(
+        &self,
+        haste: Haste,
+        round: Round,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Applied>, ProposeError> {
         let deadline = Instant::now() + Duration::from_millis(self.options.deadline_ms);
         let mut applied = Vec::with_capacity(commands.len());
         let mut failed: Option<ProposeError> = None;
-        for answer in self.enqueue(round, commands)? {
+        for answer in self.enqueue(haste, round, commands)? {
             let outcome = match tokio::time::timeout_at(deadline, answer).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => Err(ProposeError::Stopped),
@@ -137,6 +158,7 @@ impl Proposer {
 
     fn enqueue(
         &self,
+        haste: Haste,
         round: Round,
         commands: Vec<Command>,
     ) -> Result<Vec<oneshot::Receiver<Outcome>>, ProposeError> {
@@ -154,12 +176,8 @@ impl Proposer {
             let share = Share { used: Arc::clone(&self.used), bytes: bytes as usize };
             let (answer, answered) = oneshot::channel();
             let waiter = Waiter { commands: commands.len(), bytes, answer, _share: share };
-            let patient = commands.iter().all(can_wait) && self.options.fits(commands.len() + 1, bytes + 1);
-            let patience = if patient { PATIENCE } else { Duration::ZERO };
-            let stays_until = Instant::now() + patience;
-            self.queue
-                .send(Item { round, commands, waiter, stays_until })
-                .map_err(|_| ProposeError::Stopped)?;
+            let patient = haste == Haste::ByKind && commands.iter().all(can_wait);
+            self.queue.send(Item { round, commands, waiter, patient }).map_err(|_| ProposeError::Stopped)?;
             answers.push(answered);
         }
         drop(whole);
@@ -188,9 +206,12 @@ impl ProposalOptions {
     }
 }
 
-/// Whether a command is neither a caller's nor a grant.
+/// Whether no caller waits for a command.
 fn can_wait(command: &Command) -> bool {
-    matches!(command, Command::Report(_) | Command::Save { .. } | Command::MakeReady { .. })
+    matches!(
+        command,
+        Command::Grant { .. } | Command::Report(_) | Command::Save { .. } | Command::MakeReady { .. }
+    )
 }
 
 fn size_of(command: &Command) -> Result<u64, ProposeError> {
@@ -229,17 +250,19 @@ impl Packer {
     async fn next(&mut self) -> Option<Item> {
         loop {
             self.held.retain(|item| !item.waiter.answer.is_closed());
-            let Some(earliest) = self.held.iter().map(|item| item.stays_until).min() else {
+            if self.held.is_empty() {
                 self.held.push_back(self.queue.recv().await?);
                 continue;
-            };
+            }
             let (changes, bytes) = self.held.iter().fold((0, 0), |(changes, bytes), item| {
                 (changes + item.commands.len(), bytes + item.waiter.bytes)
             });
-            if !self.options.fits(changes + 1, bytes + 1) || earliest <= Instant::now() {
+            let awaited = self.held.iter().any(|item| !item.patient);
+            let enough = changes >= COMPANY || !self.options.fits(changes + 1, bytes + 1);
+            if awaited || enough || self.paced <= Instant::now() {
                 return self.held.pop_front();
             }
-            match tokio::time::timeout_at(earliest, self.queue.recv()).await {
+            match tokio::time::timeout_at(self.paced, self.queue.recv()).await {
                 Ok(Some(item)) => self.held.push_back(item),
                 // Nobody can come any more, or the time is over.
                 Ok(None) | Err(_) => return self.held.pop_front(),
@@ -273,6 +296,7 @@ impl Packer {
             changes.extend(item.commands);
             waiters.push_back(item.waiter);
         }
+        self.paced = Instant::now() + PACE;
         (Batch { now_ms: self.clock.wall_ms(), round, changes }, waiters)
     }
 }

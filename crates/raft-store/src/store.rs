@@ -17,7 +17,7 @@ use crate::failure::{MembershipError, OpenError, PeerError, ProposeError, ReadEr
 use crate::machine::AppliedEvents;
 use crate::node::Node;
 use crate::peer::CallError;
-use crate::proposer::Applied;
+use crate::proposer::{Applied, Haste};
 use crate::runtime::to_its_end;
 use crate::status::{Leadership, MemberInfo, NodeHistory, NodeStatus};
 use crate::tables::View;
@@ -86,6 +86,28 @@ impl Store {
         round: Round,
         commands: Vec<Command>,
     ) -> Result<Vec<Applied>, ProposeError> {
+        self.propose_with(Haste::ByKind, round, commands).await
+    }
+
+    /// As [`propose_in_round`](Store::propose_in_round), for what is late already: no distance is kept from the
+    /// entry before.
+    ///
+    /// # Errors
+    /// As [`propose_all`](Store::propose_all).
+    pub async fn propose_at_once(
+        &self,
+        round: Round,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Applied>, ProposeError> {
+        self.propose_with(Haste::AtOnce, round, commands).await
+    }
+
+    async fn propose_with(
+        &self,
+        haste: Haste,
+        round: Round,
+        commands: Vec<Command>,
+    ) -> Result<Vec<Applied>, ProposeError> {
         let leadership = *self.node.leadership.borrow();
         match leadership.leader {
             _ if self.node.faults.raised() => return Err(ProposeError::Stopped),
@@ -100,7 +122,7 @@ impl Store {
         if self.node.has_lost_its_majority() {
             return Err(ProposeError::NoLeader);
         }
-        match self.node.proposer.propose(round, commands).await {
+        match self.node.proposer.propose(haste, round, commands).await {
             // On its way out of the lead: whoever follows a hint to itself would go in circles.
             Err(ProposeError::NotLeader { leader }) if self.node.identity().id == Some(leader) => {
                 Err(ProposeError::NoLeader)

@@ -257,6 +257,7 @@ impl<'a> Leader<'a> {
             warn!(gap_ms = gap, "the leader's loop stood still");
             self.core.forgive(gap, now);
         }
+        let late = self.core.next_expiry().is_some_and(|at| at <= now.mono_ms);
         if let Some(step_ms) = self.core.advance(now) {
             warn!(step_ms, "the wall clock was stepped");
             self.shared.metrics.clock_steps.inc();
@@ -287,7 +288,7 @@ impl<'a> Leader<'a> {
         self.core.plan(now);
         self.core.send(now);
         for step in self.core.take_steps() {
-            self.start(step);
+            self.start(step, late);
         }
         Ok(())
     }

@@ -34,10 +34,11 @@ pub(super) enum Done {
 }
 
 impl Leader<'_> {
-    /// Starts a step.
-    pub(super) fn start(&mut self, step: Step) {
+    /// Starts a step. What it proposes is `late` when it follows from a timer: it does not wait for company, which
+    /// all that was due in one tick has already.
+    pub(super) fn start(&mut self, step: Step, late: bool) {
         match step {
-            Step::Propose(commands) => self.propose(commands),
+            Step::Propose(commands) => self.propose(commands, late),
             Step::Push { executor, leases } => self.push(executor, leases),
             Step::Cancel { executor, reason, leases } => self.stop(executor, reason, leases),
             Step::Announce { executor } => self.announce(executor),
@@ -53,10 +54,13 @@ impl Leader<'_> {
         while self.work.try_join_next().is_some() {}
     }
 
-    fn propose(&mut self, commands: Vec<Command>) {
+    fn propose(&mut self, commands: Vec<Command>, late: bool) {
         let (store, round) = (self.shared.store.clone(), self.round);
         self.spawn(async move {
-            let result = store.propose_in_round(round, commands.clone()).await;
+            let result = match late {
+                true => store.propose_at_once(round, commands.clone()).await,
+                false => store.propose_in_round(round, commands.clone()).await,
+            };
             Done::Proposed(commands, result)
         });
     }
