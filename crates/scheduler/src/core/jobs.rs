@@ -234,3 +234,7 @@ impl Core {
         self.jobs.queue.len() + self.jobs.later.len()
     }
 }
+
+#[cfg(test)]
+#[path = "jobs_tests.rs"]
+mod tests;
