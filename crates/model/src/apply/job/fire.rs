@@ -32,8 +32,8 @@ pub(super) struct Make<'a> {
     pub(super) task: TaskId,
     pub(super) filled: &'a Filled,
     pub(super) overlap: OverlapPolicy,
-    /// The trigger in whose zone the dates of the steps are.
-    pub(super) trigger: u16,
+    /// The trigger in whose zone the dates of the steps are; UTC of a run by hand.
+    pub(super) trigger: Option<u16>,
 }
 
 /// What became of it.
@@ -80,7 +80,7 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
         task: fire.task,
         filled: &fire.filled,
         overlap: job.definition.overlap,
-        trigger: next.triggers.first().copied().unwrap_or_default(),
+        trigger: next.triggers.first().copied(),
     };
     let made = make_task(cx, &mut state, &make)?;
     let limited = job.definition.triggers.iter().any(|trigger| trigger.limits().max_fires.is_some());
@@ -199,7 +199,7 @@ fn create_one<T: Write>(
         create(cx, &New { task, spec, due_at, clock, start })?;
         return keep_policy(cx, task, spec, flow.on_shard_failure);
     }
-    let trigger = make.definition.triggers.get(usize::from(make.trigger));
+    let trigger = make.trigger.and_then(|place| make.definition.triggers.get(usize::from(place)));
     let time_zone = trigger.map_or("UTC", Trigger::time_zone).to_owned();
     let flow = RunFlow { steps: flow.steps, time_zone };
     create_run(cx, &NewRun { task, spec, due_at, clock, queued, flow })
