@@ -9,7 +9,6 @@ use orloj_model::graph::{RunView, STEPS_PER_COMMAND, Step as FlowStep, WorkKind}
 use orloj_model::id::{JobId, TaskId};
 use orloj_model::job::{Filled, JobKey};
 use orloj_model::key::WorkKey;
-use orloj_model::random::Random;
 use orloj_model::tables::Read;
 use orloj_model::{Command, Refusal, Reply, query};
 use tracing::warn;

@@ -194,10 +194,10 @@ pub fn in_order(steps: &[StepSpec]) -> Result<Vec<usize>, Vec<String>> {
     };
     let mut children = vec![Vec::new(); steps.len()];
     let mut open = vec![0_usize; steps.len()];
-    for place in 0..steps.len() {
+    for (place, open) in open.iter_mut().enumerate() {
         for parent in parents_of(place) {
             children[parent].push(place);
-            open[place] += 1;
+            *open += 1;
         }
     }
     let mut free: BTreeSet<usize> = (0..steps.len()).filter(|place| open[*place] == 0).collect();
