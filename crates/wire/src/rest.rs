@@ -5,6 +5,7 @@
 //! not know. The headers that the API adds to HTTP's own are named here too.
 
 mod batch;
+pub mod job;
 pub mod preview;
 mod submit;
 pub mod trigger;
@@ -16,8 +17,8 @@ use serde_json::Value;
 
 pub use batch::{BATCH_BODY_LIMIT, BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
 pub use submit::{
-    BackoffMs, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS, PARAMS_LIMIT, Retry,
-    Strategy, Submit, TEXT_LIMIT,
+    BackoffMs, DEFAULT_PRIORITY, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS,
+    PARAMS_LIMIT, Retry, Strategy, Submit, TEXT_LIMIT,
 };
 
 use crate::time::Time;

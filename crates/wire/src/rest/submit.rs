@@ -20,6 +20,8 @@ pub const MAX_ATTEMPT_MS: u64 = 30 * 86_400_000;
 pub const MAX_BACKOFF_MS: u64 = 7 * 86_400_000;
 /// The longest routing, business or dedupe key and label value, in bytes.
 pub const TEXT_LIMIT: usize = 256;
+/// The priority of a task where none is asked for.
+pub const DEFAULT_PRIORITY: u64 = 5;
 /// The most labels.
 const LABELS_LIMIT: usize = 32;
 /// The most steps of a backoff list.
@@ -110,7 +112,7 @@ pub struct Submit {
     pub allow_unknown_handler: bool,
 }
 
-fn no_params() -> Strict {
+pub(super) fn no_params() -> Strict {
     Strict(Value::Object(serde_json::Map::new()))
 }
 
@@ -213,7 +215,9 @@ pub enum DependsOnEnd {
 }
 
 /// A number within bounds, or null.
-fn within<'de, D: Deserializer<'de>, const MIN: u64, const MAX: u64>(de: D) -> Result<Option<u64>, D::Error> {
+pub(super) fn within<'de, D: Deserializer<'de>, const MIN: u64, const MAX: u64>(
+    de: D,
+) -> Result<Option<u64>, D::Error> {
     Option::<u64>::deserialize(de)?.map(bounded::<D::Error, MIN, MAX>).transpose()
 }
 
@@ -327,7 +331,7 @@ fn free_text(faults: &mut Vec<FieldError>, pointer: &str, value: &str) {
 }
 
 /// Enough of a value to recognise it in an error.
-fn shortened(value: &str) -> String {
+pub(super) fn shortened(value: &str) -> String {
     const SHOWN: usize = 80;
     match value.char_indices().nth(SHOWN) {
         None => value.to_owned(),
