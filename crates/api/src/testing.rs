@@ -7,6 +7,8 @@ pub(crate) mod fake;
 mod fake_leader;
 mod forwarding;
 mod internal;
+mod job_preview;
+mod jobs;
 mod json;
 mod limits;
 mod signing;

@@ -10,15 +10,13 @@ use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::random::Random;
-use orloj_wire::rest::{self, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
+use orloj_wire::rest::{self, DEFAULT_PRIORITY, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
 use orloj_wire::sign::sha256;
 use orloj_wire::time::Time;
 
 use super::{Call, unexpected};
 use crate::backend::handlers;
 use crate::outcome::{Answer, Failure};
-
-const DEFAULT_PRIORITY: u64 = 5;
 
 impl Call<'_> {
     pub(super) async fn submit(&self) -> Result<Answer, Failure> {
@@ -95,7 +93,7 @@ impl Call<'_> {
 
     /// Whether an executor that has not left has this handler. What is remembered may be behind by an
     /// instant, so a handler that it does not have is looked for in the tables.
-    fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
+    pub(super) fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
         if self.shared.hub.known_handlers().is_some_and(|known| known.contains(handler)) {
             return Ok(true);
         }
@@ -130,7 +128,7 @@ pub(super) fn submitted(applied: Applied) -> Result<(Submitted, bool), Failure> 
 }
 
 /// An id that cannot be guessed: 16 random bytes.
-fn new_task_id(random: &dyn Random) -> TaskId {
+pub(super) fn new_task_id(random: &dyn Random) -> TaskId {
     let mut bytes = [0; 16];
     random.fill(&mut bytes);
     TaskId(bytes)
@@ -144,7 +142,7 @@ fn due(body: &rest::Submit) -> DueTime {
 }
 
 /// The record of a body that is acceptable.
-fn spec(
+pub(super) fn spec(
     body: rest::Submit,
     caller: CallerId,
     access_key: &str,
