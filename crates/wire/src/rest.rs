@@ -7,6 +7,7 @@
 mod batch;
 mod depends;
 mod graph;
+pub mod job;
 pub mod preview;
 pub mod reference;
 pub mod step;
@@ -23,8 +24,8 @@ pub use depends::{DEPENDS_LIMIT, OnShardFailure, Parent};
 pub use graph::{GRAPH_LIMIT, GraphEdge, GraphNode, TaskGraph};
 pub use step::{StepNeed, StepSpec};
 pub use submit::{
-    BackoffMs, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS, PARAMS_LIMIT, Retry,
-    Strategy, Submit, TEXT_LIMIT,
+    BackoffMs, DEFAULT_PRIORITY, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS,
+    PARAMS_LIMIT, Retry, Strategy, Submit, TEXT_LIMIT,
 };
 
 use crate::time::Time;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::depends::check_references;
 use super::submit::{MAX_ATTEMPT_MS, no_params, within};
-use super::{DependsOnEnd, OnShardFailure, Retry, Strategy, Submit};
+use super::{DEFAULT_PRIORITY, DependsOnEnd, OnShardFailure, Retry, Strategy, Submit};
 use crate::json::Strict;
 use crate::problem::FieldError;
 
@@ -128,6 +128,36 @@ impl StepSpec {
             estimated_duration_ms: self.estimated_duration_ms,
             ..Submit::new(self.handler.clone(), self.params.0.clone())
         }
+    }
+}
+
+impl StepSpec {
+    /// How much it adds to the texts of its workflow, in bytes: no less than what is stored.
+    pub(super) fn bytes(&self) -> usize {
+        let fields = [&self.routing_key, &self.zone, &self.business_key];
+        let labels: usize = self.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.name.len()
+            + self.handler.len()
+            + self.params.0.to_string().len()
+            + labels
+            + 4 * self.depends_on.len()
+            + fields.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+}
+
+/// The steps with every default spelled out, in the order in which a server shows them.
+pub(super) fn spelled_out(steps: &[StepSpec]) -> Vec<StepSpec> {
+    let spell = |step: &StepSpec| StepSpec {
+        priority: Some(step.priority.unwrap_or(DEFAULT_PRIORITY)),
+        retry: Some(step.retry.clone().unwrap_or_default()),
+        strategy: Some(step.strategy.clone().unwrap_or_default()),
+        shard_total: Some(step.shard_total.unwrap_or(1)),
+        on_shard_failure: Some(step.on_shard_failure.unwrap_or_default()),
+        ..step.clone()
+    };
+    match in_order(steps) {
+        Ok(order) => order.into_iter().map(|place| spell(&steps[place])).collect(),
+        Err(_) => steps.iter().map(spell).collect(),
     }
 }
 
