@@ -4,7 +4,7 @@
 mod job;
 
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
+use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT, JOB_BODY_LIMIT};
 
 use crate::limit::Cost;
 use crate::outcome::Failure;
@@ -121,6 +121,7 @@ impl Operation {
     pub fn body_limit(&self) -> usize {
         match self {
             Operation::SubmitBatch => BATCH_BODY_LIMIT,
+            Operation::Job(operation) if operation.defines() => JOB_BODY_LIMIT,
             _ => BODY_LIMIT,
         }
     }

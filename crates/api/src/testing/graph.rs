@@ -169,15 +169,32 @@ async fn what_is_wrong_with_a_step_is_named_with_its_place() {
         (with(1, "handler", json!("nobody-has-this")), "handler_unknown", "/steps/1/handler"),
         (with(1, "zone", json!("a b")), "validation_failed", "/steps/1/zone"),
         (with(1, "name", json!("tell")), "validation_failed", "/steps/1/name"),
-        (with(1, "params", json!("x".repeat(60 << 10))), "", ""),
     ] {
         let reply = node.call(&put("flow", body)).await;
-        if code.is_empty() {
-            assert!(reply.status < 300, "{}", reply.text);
-            continue;
-        }
         reply.is(422, code);
         assert_eq!(reply.body["errors"][0]["pointer"], pointer, "{}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn a_workflow_may_be_larger_than_another_body_and_has_its_own_bound() {
+    let universe = Universe::of(3).await;
+    let of = |steps: usize| {
+        let step =
+            |number| json!({"name": format!("s{number}"), "handler": "echo", "params": "x".repeat(50 << 10)});
+        put("flow", json!({"handler": "workflow", "steps": (0..steps).map(step).collect::<Value>()}))
+    };
+    for node in &universe.nodes {
+        let reply = node.call(&of(9)).await;
+        assert!(reply.status < 300, "{}", reply.text);
+        let reply = node.call(&of(15)).await;
+        assert_eq!(
+            (reply.status, &reply.body["errors"][0]["pointer"]),
+            (422, &json!("/steps")),
+            "{}",
+            reply.text
+        );
+        node.call(&of(25)).await.is(413, "payload_too_large");
     }
 }
 
