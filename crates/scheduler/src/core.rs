@@ -17,8 +17,10 @@
 
 mod clocks;
 mod executors;
+mod jobs;
 mod leases;
 mod plan;
+mod sharded;
 mod strays;
 mod timers;
 
@@ -30,6 +32,7 @@ use std::sync::Arc;
 
 use orloj_model::Command;
 use orloj_model::id::{ExecutorId, Fence, Incarnation, Millis, Round, TaskId};
+use orloj_model::job::JobKey;
 use orloj_model::key::ShardKey;
 use orloj_model::task::{DueClock, TaskSpec};
 use orloj_wire::protocol::CancelReason;
@@ -42,7 +45,10 @@ use crate::wheel::{TimerId, Wheel};
 use clocks::Clocks;
 pub(crate) use executors::chance;
 pub(crate) use executors::{Exec, Liveness};
+use jobs::Jobs;
+pub(crate) use jobs::{After, Duty};
 pub(crate) use leases::attempt_ref;
+use sharded::Sharded;
 
 /// The instant of an input, by every clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,15 +80,19 @@ pub(crate) enum Step {
     Cancel { executor: ExecutorId, reason: CancelReason, leases: Vec<Lease> },
     /// Announce the round to an executor.
     Announce { executor: ExecutorId },
+    /// Do these for jobs, in order.
+    Jobs(Vec<Duty>),
 }
 
 /// What sits in the wheel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Timer {
     /// A shard becomes due.
     Due { shard: ShardKey, at: Millis, clock: DueClock },
     /// A task must have started.
     Expire { task: TaskId, at: Millis },
+    /// A job fires.
+    Job { job: Arc<JobKey>, at: Millis },
 }
 
 /// A due shard, read from the tables.
@@ -96,6 +106,8 @@ pub(crate) struct Candidate {
     /// It is in the ready index already.
     pub ready: bool,
     pub spec: Arc<TaskSpec>,
+    /// It is of a broadcast: until that has its shards, or pinned to the executor that this shard is for.
+    pub broadcast: bool,
 }
 
 /// Where the leader has a shard in hand.
@@ -149,6 +161,7 @@ pub(crate) struct Counts {
     pub waiting: usize,
     pub granting: usize,
     pub held: usize,
+    pub jobs_waiting: usize,
     pub clock_steps: u64,
     pub wall_offset_ms: i64,
 }
@@ -174,6 +187,7 @@ pub(crate) struct Core {
     /// Waiting shards that are still in the due index, oldest first.
     unready: VecDeque<(ShardKey, u64)>,
     fleet: Fleet,
+    sharded: Sharded,
     executors: BTreeMap<ExecutorId, Exec>,
     /// Grants that have been proposed and not answered.
     granting: usize,
@@ -184,6 +198,7 @@ pub(crate) struct Core {
     no_grants_before: u64,
     /// Grows with every placement; input of the round-robin strategy.
     placements: u64,
+    jobs: Jobs,
     /// Commands that were refused for lack of room and shall be proposed again.
     again: Vec<Command>,
     steps: Vec<Step>,
@@ -208,12 +223,14 @@ impl Core {
             waiting: WaitingRoom::new(),
             unready: VecDeque::new(),
             fleet: Fleet::new(),
+            sharded: Sharded::default(),
             executors: BTreeMap::new(),
             granting: 0,
             held: 0,
             early_cancels: HashSet::new(),
             no_grants_before: 0,
             placements: 0,
+            jobs: Jobs::default(),
             again: Vec::new(),
             steps: Vec::new(),
         }
@@ -231,6 +248,7 @@ impl Core {
             waiting: self.waiting.len(),
             granting: self.granting,
             held: self.held,
+            jobs_waiting: self.jobs_waiting(),
             clock_steps: self.clocks.steps(),
             wall_offset_ms: self.clocks.wall_offset_ms(),
         }
@@ -250,9 +268,13 @@ impl Core {
             Tracked::Granting { executor, .. } => {
                 self.granting -= 1;
                 self.fleet.give_back(*executor);
+                self.sharded.left(shard, *executor);
             }
             Tracked::Held(held) => {
                 self.held -= 1;
+                if let Some(slot) = self.fleet.find(&held.executor) {
+                    self.sharded.left(shard, slot);
+                }
                 if let Some(exec) = self.executors.get_mut(&held.executor) {
                     exec.forget(held.lease, &mut self.fleet);
                 }

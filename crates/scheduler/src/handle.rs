@@ -56,6 +56,8 @@ pub struct Probe {
     pub granting: usize,
     /// Leases in force.
     pub running: usize,
+    /// Jobs whose fire is overdue, or whose next one is to be computed.
+    pub jobs_waiting: usize,
     /// How far the wall clock has been stepped since this leader began, in milliseconds.
     pub wall_offset_ms: i64,
     /// How often it was stepped.

@@ -34,11 +34,13 @@ pub enum SkipReason {
     Overlap,
     /// The job was paused.
     Paused,
+    /// Its parameters could not be filled in, or were too long afterwards.
+    Parameters,
 }
 
 impl SkipReason {
     /// Every reason.
-    pub const ALL: [SkipReason; 7] = [
+    pub const ALL: [SkipReason; 8] = [
         SkipReason::DstGap,
         SkipReason::DstOverlap,
         SkipReason::Calendar,
@@ -46,6 +48,7 @@ impl SkipReason {
         SkipReason::MisfireCap,
         SkipReason::Overlap,
         SkipReason::Paused,
+        SkipReason::Parameters,
     ];
 
     /// The name in the API.
@@ -58,6 +61,7 @@ impl SkipReason {
             SkipReason::MisfireCap => "misfireCap",
             SkipReason::Overlap => "overlap",
             SkipReason::Paused => "paused",
+            SkipReason::Parameters => "parameters",
         }
     }
 }
