@@ -56,6 +56,19 @@ pub fn schedules(history: &History, options: &Options) -> Vec<Judgement> {
     words.into()
 }
 
+/// Tasks that their job may cancel without being asked: a later fire replaces them.
+pub(crate) fn replaceable(history: &History) -> BTreeSet<&str> {
+    let jobs = gather(history);
+    let replacing = jobs.values().filter(|job| job.put.is_some_and(|(_, put)| put.overlap == "cancelOther"));
+    replacing
+        .flat_map(|job| {
+            let pushed = job.receipts.iter().map(|(_, recv)| recv.grant.task.as_str());
+            let rows = job.finals.iter().flat_map(|(_, last)| &last.fired);
+            pushed.chain(rows.map(|row| row.task.as_str()))
+        })
+        .collect()
+}
+
 fn gather(history: &History) -> BTreeMap<&str, Job<'_>> {
     let mut jobs: BTreeMap<&str, Job<'_>> = BTreeMap::new();
     for event in history.events() {
