@@ -157,6 +157,7 @@ pub(crate) struct Counts {
     pub waiting: usize,
     pub granting: usize,
     pub held: usize,
+    pub job_timers: usize,
     pub jobs_waiting: usize,
     pub clock_steps: u64,
     pub wall_offset_ms: i64,
@@ -238,10 +239,11 @@ impl Core {
     /// Figures for the probe and the metrics.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
-            timed: self.wheel.len(),
+            timed: self.wheel.len() - self.job_timers(),
             waiting: self.waiting.len(),
             granting: self.granting,
             held: self.held,
+            job_timers: self.job_timers(),
             jobs_waiting: self.jobs_waiting(),
             clock_steps: self.clocks.steps(),
             wall_offset_ms: self.clocks.wall_offset_ms(),

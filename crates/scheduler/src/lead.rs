@@ -387,7 +387,7 @@ impl<'a> Leader<'a> {
         let set = |gauge: &prometheus_client::metrics::gauge::Gauge<i64, _>, value: usize| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        set(&self.shared.metrics.wheel, counts.timed);
+        set(&self.shared.metrics.wheel, counts.timed + counts.job_timers);
         set(&self.shared.metrics.waiting, counts.waiting);
         set(&self.shared.metrics.running, counts.held);
         set(&self.shared.metrics.jobs_waiting, counts.jobs_waiting);
@@ -406,6 +406,7 @@ impl<'a> Leader<'a> {
             oldest_waiting_ms: self.core.oldest_waiting().map(|since| now.cluster_ms - since),
             granting: counts.granting,
             running: counts.held,
+            job_timers: counts.job_timers,
             jobs_waiting: counts.jobs_waiting,
             wall_offset_ms: counts.wall_offset_ms,
             clock_steps: counts.clock_steps,
