@@ -246,6 +246,7 @@ impl From<Refusal> for Failure {
             ),
             Refusal::ExecutorUnknown => Failure::new(Code::NotFound, "no executor has this id"),
             Refusal::ExecutorNotOnline => Failure::new(Code::Conflict, "the executor is offline or has left"),
+            Refusal::ParentNotFound { parent } => crate::ops::parent_not_found(parent),
             // The checks before the proposal rule the others out.
             other => Failure::internal("a command was refused", &format_args!("{other:?}")),
         }

@@ -29,6 +29,8 @@ pub enum Operation {
     ListAttempts(String),
     /// `GET tasks/{id}/logs`
     ReadLog(String),
+    /// `GET tasks/{id}/graph`
+    GetGraph(String),
     /// `GET executors`
     ListExecutors,
     /// `POST executors/{id}/drain`
@@ -64,7 +66,8 @@ impl Operation {
             | Operation::GetTask(_)
             | Operation::CancelTask(_)
             | Operation::ListAttempts(_)
-            | Operation::ReadLog(_) => Access::Caller,
+            | Operation::ReadLog(_)
+            | Operation::GetGraph(_) => Access::Caller,
             Operation::ListExecutors | Operation::ShowCluster => Access::Both,
             Operation::DrainExecutor(_)
             | Operation::TransferLeader
@@ -89,6 +92,7 @@ impl Operation {
                 | Operation::GetTask(_)
                 | Operation::ListAttempts(_)
                 | Operation::ReadLog(_)
+                | Operation::GetGraph(_)
                 | Operation::ListExecutors
                 | Operation::ShowCluster
         )
@@ -122,6 +126,7 @@ impl Operation {
             Operation::CancelTask(_) => "cancel_task",
             Operation::ListAttempts(_) => "list_attempts",
             Operation::ReadLog(_) => "read_log",
+            Operation::GetGraph(_) => "get_graph",
             Operation::ListExecutors => "list_executors",
             Operation::DrainExecutor(_) => "drain_executor",
             Operation::ShowCluster => "show_cluster",
@@ -156,6 +161,7 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
         ["tasks", id, "cancel"] => ("POST", Operation::CancelTask(owned(id))),
         ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
         ["tasks", id, "logs"] => ("GET", Operation::ReadLog(owned(id))),
+        ["tasks", id, "graph"] => ("GET", Operation::GetGraph(owned(id))),
         ["executors"] => ("GET", Operation::ListExecutors),
         ["executors", id, "drain"] => ("POST", Operation::DrainExecutor(owned(id))),
         ["cluster"] => ("GET", Operation::ShowCluster),
@@ -224,7 +230,7 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 13] = [
+    const ALL: [(&str, &str); 14] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
         ("GET", "/openapi/v1/tasks"),
@@ -232,6 +238,7 @@ mod tests {
         ("POST", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw/cancel"),
         ("GET", "/openapi/v1/tasks/x/attempts"),
         ("GET", "/openapi/v1/tasks/x/logs"),
+        ("GET", "/openapi/v1/tasks/x/graph"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),

@@ -11,6 +11,7 @@ use crate::exit::{Code, Failure};
 
 pub mod cluster;
 pub mod executor;
+mod graph;
 pub mod output;
 pub mod task;
 

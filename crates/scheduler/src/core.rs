@@ -20,6 +20,7 @@ mod executors;
 mod jobs;
 mod leases;
 mod plan;
+mod sharded;
 mod strays;
 mod timers;
 
@@ -47,6 +48,7 @@ pub(crate) use executors::{Exec, Liveness};
 use jobs::Jobs;
 pub(crate) use jobs::{After, Duty};
 pub(crate) use leases::attempt_ref;
+use sharded::Sharded;
 
 /// The instant of an input, by every clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +106,8 @@ pub(crate) struct Candidate {
     /// It is in the ready index already.
     pub ready: bool,
     pub spec: Arc<TaskSpec>,
+    /// It is of a broadcast: until that has its shards, or pinned to the executor that this shard is for.
+    pub broadcast: bool,
 }
 
 /// Where the leader has a shard in hand.
@@ -184,6 +188,7 @@ pub(crate) struct Core {
     /// Waiting shards that are still in the due index, oldest first.
     unready: VecDeque<(ShardKey, u64)>,
     fleet: Fleet,
+    sharded: Sharded,
     executors: BTreeMap<ExecutorId, Exec>,
     /// Grants that have been proposed and not answered.
     granting: usize,
@@ -219,6 +224,7 @@ impl Core {
             waiting: WaitingRoom::new(),
             unready: VecDeque::new(),
             fleet: Fleet::new(),
+            sharded: Sharded::default(),
             executors: BTreeMap::new(),
             granting: 0,
             held: 0,
@@ -264,9 +270,13 @@ impl Core {
             Tracked::Granting { executor, .. } => {
                 self.granting -= 1;
                 self.fleet.give_back(*executor);
+                self.sharded.left(shard, *executor);
             }
             Tracked::Held(held) => {
                 self.held -= 1;
+                if let Some(slot) = self.fleet.find(&held.executor) {
+                    self.sharded.left(shard, slot);
+                }
                 if let Some(exec) = self.executors.get_mut(&held.executor) {
                     exec.forget(held.lease, &mut self.fleet);
                 }

@@ -5,6 +5,7 @@
 //! dropped as they stand: fences and rounds make that safe.
 
 mod fresh;
+mod graph;
 mod jobs;
 mod rows;
 mod work;
@@ -30,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::options::Options;
 
 use fresh::FreshTasks;
+use graph::GraphWork;
 use work::Done;
 
 /// How often the loop looks after executors and clocks when nothing else wakes it.
@@ -123,6 +125,7 @@ struct Leader<'a> {
     /// proposals by their own limit.
     finished: mpsc::UnboundedSender<Done>,
     fresh: FreshTasks,
+    graph: GraphWork,
     /// A majority is being asked whether it still follows.
     confirming: bool,
     last_turn_ms: u64,
@@ -167,6 +170,7 @@ impl<'a> Leader<'a> {
             done,
             finished,
             fresh: FreshTasks::default(),
+            graph: GraphWork::default(),
             confirming: false,
             last_turn_ms: now.mono_ms,
             next_tending: tokio::time::Instant::now(),
@@ -194,11 +198,11 @@ impl<'a> Leader<'a> {
             }
         }
         self.core.lose_orphans();
-        let mut after = None;
+        let (mut after, mut specs) = (None, rows::Specs::default());
         loop {
             let page = query::ready(&view, after, PAGE)?;
             for key in &page {
-                if let Some(candidate) = rows::candidate(&view, key.shard)? {
+                if let Some(candidate) = rows::candidate(&view, key.shard, &mut specs)? {
                     self.core.ready(candidate, now);
                 }
             }
@@ -208,6 +212,7 @@ impl<'a> Leader<'a> {
             }
         }
         self.load_duties(now)?;
+        self.load_graph_work()?;
         self.load_window(now)
     }
 
@@ -268,11 +273,11 @@ impl<'a> Leader<'a> {
         self.load_window(now)?;
         let due = self.core.next_due(now);
         if !due.is_empty() {
-            let view = self.shared.store.view();
+            let (view, mut specs) = (self.shared.store.view(), rows::Specs::default());
             for shard in due {
                 let candidate = match self.fresh.candidate(shard) {
                     Some(candidate) => Some(candidate),
-                    None => rows::candidate(&view, shard)?,
+                    None => rows::candidate(&view, shard, &mut specs)?,
                 };
                 match candidate {
                     Some(candidate) => self.core.ready(candidate, now),
@@ -289,6 +294,7 @@ impl<'a> Leader<'a> {
             self.shared.snapshot.send_replace(Snapshot { probe, live });
         }
         self.core.plan_jobs();
+        self.go_on_with_graphs()?;
         self.core.plan(now);
         self.core.send(now);
         for step in self.core.take_steps() {
@@ -345,6 +351,7 @@ impl<'a> Leader<'a> {
             Event::Submitted { task, due_at, spec } if self.core.is_near(*due_at) => {
                 self.fresh.add(*task, *due_at, spec);
             }
+            Event::GraphWaits { work } => self.graph.add(*work),
             event => {
                 if let Event::TaskChanged { task, status, .. } = event
                     && status.is_terminal()

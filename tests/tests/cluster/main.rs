@@ -12,6 +12,8 @@ mod clock;
 mod delayed;
 mod executor_killed;
 mod first_steps;
+mod graph;
 mod leader_killed;
 mod leader_stopped;
 mod replica_data;
+mod shards;
