@@ -189,8 +189,11 @@ impl<'a> Leader<'a> {
         loop {
             let page = query::running(&view, after.as_ref(), PAGE)?;
             for (key, row) in &page {
-                let (timeout_ms, cancel) = rows::of_lease(&view, key.shard)?;
-                self.core.inherit(key, row, timeout_ms, cancel);
+                let (spec, cancel) = rows::of_lease(&view, key.shard)?;
+                self.core.inherit(key, row, spec.as_ref().and_then(|spec| spec.timeout_ms), cancel);
+                if let Some(spec) = spec {
+                    self.core.count_inherited(key.shard, &spec);
+                }
             }
             match page.into_iter().next_back() {
                 Some((key, _)) => after = Some(key),
@@ -203,7 +206,7 @@ impl<'a> Leader<'a> {
             let page = query::ready(&view, after, PAGE)?;
             for key in &page {
                 if let Some(candidate) = rows::candidate(&view, key.shard, &mut specs)? {
-                    self.core.ready(candidate, now);
+                    self.ready(&view, candidate, now)?;
                 }
             }
             match page.last() {
@@ -280,7 +283,7 @@ impl<'a> Leader<'a> {
                     None => rows::candidate(&view, shard, &mut specs)?,
                 };
                 match candidate {
-                    Some(candidate) => self.core.ready(candidate, now),
+                    Some(candidate) => self.ready(&view, candidate, now)?,
                     None => self.core.not_waiting(shard),
                 }
             }
@@ -353,6 +356,11 @@ impl<'a> Leader<'a> {
             }
             Event::GraphWaits { work } => self.graph.add(*work),
             event => {
+                if let Event::JobChanged { job, .. } = event
+                    && self.core.knows_limit(job)
+                {
+                    self.core.limit_job(job, rows::limit_of(&self.shared.store.view(), job)?);
+                }
                 if let Event::TaskChanged { task, status, .. } = event
                     && status.is_terminal()
                 {
