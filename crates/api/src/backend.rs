@@ -1,6 +1,8 @@
 //! What the API needs of the replicated store, as a trait: [`Store`] supplies it, and tests supply their own
 //! over the model in memory.
 
+mod jobs;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,8 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Fault, MembershipError, PeerError, ProposeError, ReadError, RpcError, Store,
 };
 use tokio::sync::{broadcast, watch};
+
+pub use jobs::{HistoryRows, JobReads, read_calendars, read_history, read_jobs};
 
 /// Something read from the tables, with the index up to which they were applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +61,7 @@ pub struct PageQuery {
 
 /// The replicated store as the API sees it. The reads are of this node's own tables; on the leader, after
 /// [`barrier`](Backend::barrier), they are linearizable.
-pub trait Backend: Send + Sync + 'static {
+pub trait Backend: JobReads + Send + Sync + 'static {
     /// Who leads.
     fn leadership(&self) -> watch::Receiver<Leadership>;
     /// Proposes a command and waits until it has been applied here.

@@ -4,6 +4,7 @@ mod batch;
 mod cluster;
 mod executors;
 mod graph;
+mod jobs;
 mod logs;
 mod submit;
 mod tasks;
@@ -17,6 +18,7 @@ use orloj_model::query::TaskView;
 use orloj_raft_store::{Applied, ProposeError};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::sign::NONCE_KEEP_S;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::backend::At;
@@ -25,6 +27,14 @@ use crate::outcome::{Answer, Failure};
 use crate::request::Request;
 use crate::route::Operation;
 use crate::service::Shared;
+
+/// The size of a page where none is asked for.
+const DEFAULT_PAGE: u64 = 20;
+
+/// The body of a call that takes nothing: `{}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
 
 /// One call in the making.
 pub(crate) struct Call<'a> {
@@ -59,6 +69,7 @@ pub(crate) async fn run(
         Operation::TransferLeader => call.transfer_leader().await,
         Operation::AddMember => call.add_member().await,
         Operation::RemoveMember(id) => call.remove_member(id).await,
+        Operation::Job(operation) => call.on_jobs(operation).await,
     }
 }
 

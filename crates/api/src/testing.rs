@@ -8,6 +8,8 @@ mod fake_leader;
 mod forwarding;
 mod graph;
 mod internal;
+mod job_preview;
+mod jobs;
 mod json;
 mod limits;
 mod signing;

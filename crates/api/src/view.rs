@@ -1,6 +1,7 @@
 //! From the model's records to the API's bodies. Pure.
 
 mod graph;
+mod job;
 
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::query::TaskView;
@@ -12,12 +13,14 @@ use orloj_wire::time::Time;
 
 pub use graph::graph;
 
-/// How much of a task is shown.
+pub use job::{backfill, calendar, counts as job_counts, history as job_history, job, spec as job_spec};
+
+/// How much of a task or a job is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// Everything.
     Whole,
-    /// What a list shows: without parameters, attempts, result and log.
+    /// What a list shows: without parameters, and of a task without attempts, result and log.
     Listed,
 }
 

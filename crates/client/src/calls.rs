@@ -195,7 +195,7 @@ fn task_path(task_id: &str, rest: &str) -> Result<String, Error> {
 }
 
 /// A value that stands in a path.
-fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+pub(crate) fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     match !value.is_empty() && value.chars().all(fits) && !matches!(value, "." | "..") {
         true => Ok(value),
@@ -204,7 +204,7 @@ fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
 }
 
 /// A value that stands in a query.
-fn plain<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+pub(crate) fn plain<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '~');
     match !value.is_empty() && value.chars().all(fits) {
         true => Ok(value),

@@ -7,6 +7,7 @@
 mod fresh;
 mod graph;
 mod jobs;
+mod live;
 mod rows;
 mod work;
 
@@ -25,7 +26,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::core::{Core, Liveness, Now};
-use crate::handle::{LiveExecutor, Probe, Request, Snapshot, state_name};
+use crate::handle::{Probe, Request, Snapshot};
 use crate::link::ExecutorLink;
 use crate::metrics::Metrics;
 use crate::options::Options;
@@ -426,33 +427,6 @@ impl<'a> Leader<'a> {
             wall_offset_ms: counts.wall_offset_ms,
             clock_steps: counts.clock_steps,
         }
-    }
-
-    fn live(&self, now: Now) -> Vec<LiveExecutor> {
-        let mut live: Vec<_> = self
-            .core
-            .executors()
-            .map(|exec| {
-                let (row, last) = (exec.row(), exec.last_heartbeat());
-                LiveExecutor {
-                    id: exec.id().to_string(),
-                    incarnation: exec.incarnation(),
-                    address: exec.address().to_owned(),
-                    state: state_name(row.state, exec.liveness() != Liveness::Alive),
-                    handlers: row.registration.handlers.clone(),
-                    slots: row.registration.slots,
-                    running: exec.held(),
-                    free_slots: last.map(|beat| beat.free_slots),
-                    queued: last.map(|beat| beat.queued),
-                    cpu_pct: last.map(|beat| beat.cpu_pct),
-                    last_heard_ms: now.mono_ms.saturating_sub(exec.heard_at()),
-                    zone: row.registration.zone.clone(),
-                    version: row.registration.version.clone(),
-                }
-            })
-            .collect();
-        live.sort_by(|a, b| a.id.cmp(&b.id));
-        live
     }
 }
 

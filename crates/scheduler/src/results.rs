@@ -93,9 +93,9 @@ fn look_up<R: Read>(
 
 /// The parent that a reference names: by its place, its id, or the name of its step.
 fn parent<R: Read>(view: &R, spec: &TaskSpec, which: &Which) -> Result<Option<TaskId>, R::Error> {
-    let parents = spec.depends_on.iter().map(|dependency| dependency.task);
+    let mut parents = spec.depends_on.iter().map(|dependency| dependency.task);
     match which {
-        Which::Place(place) => Ok(parents.skip(*place).take(1).last()),
+        Which::Place(place) => Ok(parents.nth(*place)),
         Which::Name(name) => {
             for parent in parents {
                 if name.parse() == Ok(parent) {
@@ -110,3 +110,7 @@ fn parent<R: Read>(view: &R, spec: &TaskSpec, which: &Which) -> Result<Option<Ta
         }
     }
 }
+
+#[cfg(test)]
+#[path = "results_tests.rs"]
+mod tests;

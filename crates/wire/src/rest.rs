@@ -7,6 +7,7 @@
 mod batch;
 mod depends;
 mod graph;
+pub mod job;
 pub mod preview;
 pub mod reference;
 pub mod step;
@@ -23,8 +24,8 @@ pub use depends::{DEPENDS_LIMIT, OnShardFailure, Parent};
 pub use graph::{GRAPH_LIMIT, GraphEdge, GraphNode, TaskGraph};
 pub use step::{StepNeed, StepSpec};
 pub use submit::{
-    BackoffMs, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS, PARAMS_LIMIT, Retry,
-    Strategy, Submit, TEXT_LIMIT,
+    BackoffMs, DEFAULT_PRIORITY, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS,
+    PARAMS_LIMIT, Retry, Strategy, Submit, TEXT_LIMIT,
 };
 
 use crate::time::Time;
@@ -36,8 +37,10 @@ pub const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// Names one request in answers and logs.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// The largest request body, in bytes, of any call but a batch ([`BATCH_BODY_LIMIT`]).
+/// The largest request body, in bytes, of any call but a batch ([`BATCH_BODY_LIMIT`]) and a job ([`JOB_BODY_LIMIT`]).
 pub const BODY_LIMIT: usize = 256 * 1024;
+/// The largest body, in bytes, that says what a job is.
+pub const JOB_BODY_LIMIT: usize = 1024 * 1024;
 /// The longest that a long poll waits, in ms.
 pub const MAX_WAIT_MS: u64 = 30_000;
 /// The largest page of a list.

@@ -9,7 +9,8 @@ use orloj_tests::history::{History, faults};
 use orloj_tests::load::outcomes;
 use orloj_tests::process::until;
 use orloj_tests::setup::pick;
-use orloj_wire::rest::{DependsOn, DependsOnEnd, Retry, Submit, Task};
+use orloj_wire::rest::job::{JobSpec, RunJob};
+use orloj_wire::rest::{DependsOn, DependsOnEnd, Retry, StepNeed, StepSpec, Submit, Task};
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -74,6 +75,20 @@ fn plan(layers: usize, width: usize) -> Plan {
     plan
 }
 
+impl Plan {
+    /// The same as the steps of a job.
+    fn steps(&self) -> Vec<StepSpec> {
+        let name = |place: &str| format!("s{}", place.trim_start_matches('#'));
+        let need = |parent: &DependsOn| StepNeed { step: name(&parent.task_id), on: parent.on };
+        let step = |(place, task): (usize, &Submit)| StepSpec {
+            depends_on: task.depends_on.iter().map(need).collect(),
+            retry: task.retry.clone(),
+            ..StepSpec::new(format!("s{place}"), task.handler.clone(), task.params.0.clone())
+        };
+        self.tasks.iter().enumerate().map(step).collect()
+    }
+}
+
 /// Submits the whole in one batch, and once more, as a caller does that lost the answer.
 async fn submit(client: &Client, plan: &Plan) -> Vec<String> {
     let mut ids = Vec::new();
@@ -90,10 +105,49 @@ async fn submit(client: &Client, plan: &Plan) -> Vec<String> {
     ids
 }
 
-async fn ended(client: &Client, ids: &[String]) -> usize {
-    let Ok(graph) = client.graph(&ids[0]).await else { return 0 };
+async fn ended(client: &Client, task: &str) -> usize {
+    let Ok(graph) = client.graph(task).await else { return 0 };
     assert!(graph.nodes.len() <= 1_001);
     graph.nodes.iter().filter(|node| node.finished_at.is_some()).count()
+}
+
+/// Kills the leader so many times, spread over the first half of the work.
+async fn kill_leaders(cluster: &Cluster, client: &Client, task: &str, count: usize, kills: usize) {
+    for kill in 1..=kills {
+        let enough = count * kill / (2 * (kills + 1));
+        until("a part of it has ended", PATIENCE, async || ended(client, task).await >= enough).await;
+        let leader = cluster.replica(cluster.leader().await);
+        cluster.kill(&leader).await;
+        println!("leader killed after {} of {count} tasks had ended", ended(client, task).await);
+        cluster.start_again(&leader, &[]);
+        cluster.all_answer().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workflow_ends_right_although_leaders_die() {
+    let (layers, width, kills) = pick((8, 16, 1), (24, 41, 3));
+    let cluster = Cluster::start(Setup { slots: Some(16), ..Setup::default() }).await;
+    let client = cluster.client();
+    let plan = plan(layers, width);
+    let job = JobSpec { steps: plan.steps(), ..JobSpec::new("workflow", json!({})) };
+    client.put_job("flow", &job, None).await.unwrap();
+    let run = client.run_job("flow", &RunJob::default(), Some("run")).await.unwrap().task_id;
+    kill_leaders(&cluster, &client, &run, plan.tasks.len(), kills).await;
+    let ended = client.wait(&run, PATIENCE).await.unwrap();
+    assert_eq!((ended.status.as_str(), ended.shards_failed), ("FAILED", 1), "one step failed: {ended:?}");
+    assert_eq!(usize::from(ended.shard_total), plan.tasks.len());
+    let graph = client.graph(&run).await.unwrap();
+    let ends: BTreeMap<_, _> = graph.nodes[1..]
+        .iter()
+        .map(|node| (node.step.clone().unwrap_or_default(), node.status.clone()))
+        .collect();
+    for (right, place) in plan.ends.iter().zip(0..) {
+        assert_eq!(ends[&format!("s{place}")], *right, "step {place}");
+    }
+    assert_eq!(client.run_job("flow", &RunJob::default(), Some("run")).await.unwrap().task_id, run);
+    assert_eq!(client.job("flow").await.unwrap().state.open_tasks, 0);
+    cluster.agree(3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -104,15 +158,7 @@ async fn a_graph_of_tasks_ends_right_although_leaders_die() {
     let plan = plan(layers, width);
     let count = plan.tasks.len();
     let ids = submit(&client, &plan).await;
-    for kill in 1..=kills {
-        let enough = count * kill / (2 * (kills + 1));
-        until("a part of it has ended", PATIENCE, async || ended(&client, &ids).await >= enough).await;
-        let leader = cluster.replica(cluster.leader().await);
-        cluster.kill(&leader).await;
-        println!("leader killed after {} of {count} tasks had ended", ended(&client, &ids).await);
-        cluster.start_again(&leader, &[]);
-        cluster.all_answer().await;
-    }
+    kill_leaders(&cluster, &client, &ids[0], count, kills).await;
     let mut history = History::default();
     ids.iter().for_each(|id| history.acknowledged(id, id));
     let tasks = outcomes(&client, &history, PATIENCE).await;

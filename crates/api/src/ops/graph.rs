@@ -97,7 +97,7 @@ pub(super) fn submit_of(command: &Command) -> Option<&Submit> {
     }
 }
 
-fn on(on: rest::DependsOnEnd) -> DependsOn {
+pub(super) fn on(on: rest::DependsOnEnd) -> DependsOn {
     match on {
         rest::DependsOnEnd::Success => DependsOn::Success,
         rest::DependsOnEnd::Completed => DependsOn::Completed,
@@ -105,7 +105,7 @@ fn on(on: rest::DependsOnEnd) -> DependsOn {
     }
 }
 
-fn on_shard_failure(policy: Option<rest::OnShardFailure>) -> OnShardFailure {
+pub(super) fn on_shard_failure(policy: Option<rest::OnShardFailure>) -> OnShardFailure {
     match policy.unwrap_or_default() {
         rest::OnShardFailure::Wait => OnShardFailure::Wait,
         rest::OnShardFailure::Cancel => OnShardFailure::Cancel,

@@ -9,7 +9,7 @@ use orloj_model::task::{Origin, RetryPolicy, Status, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
-use orloj_wire::rest::{self, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
+use orloj_wire::rest::{self, DEFAULT_PRIORITY, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
 use orloj_wire::sign::sha256;
 use orloj_wire::time::Time;
 
@@ -17,8 +17,6 @@ use super::graph::{self, Earlier};
 use super::{Call, unexpected};
 use crate::backend::handlers;
 use crate::outcome::{Answer, Failure};
-
-const DEFAULT_PRIORITY: u64 = 5;
 
 impl Call<'_> {
     pub(super) async fn submit(&self) -> Result<Answer, Failure> {
@@ -99,7 +97,7 @@ impl Call<'_> {
 
     /// Whether an executor that has not left has this handler. What is remembered may be behind by an
     /// instant, so a handler that it does not have is looked for in the tables.
-    fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
+    pub(super) fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
         if self.shared.hub.known_handlers().is_some_and(|known| known.contains(handler)) {
             return Ok(true);
         }
@@ -141,7 +139,7 @@ fn due(body: &rest::Submit) -> DueTime {
 }
 
 /// The record of a body that is acceptable.
-fn spec(
+pub(super) fn spec(
     body: rest::Submit,
     caller: CallerId,
     access_key: &str,

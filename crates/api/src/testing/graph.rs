@@ -117,3 +117,110 @@ async fn a_task_of_several_shards_shows_their_counts() {
     }
     assert_eq!(got.body.get("result"), None);
 }
+
+fn put(id: &str, body: Value) -> Draft {
+    super::jobs::call("PUT", &format!("jobs/{id}"), body)
+}
+
+fn workflow() -> Value {
+    json!({"handler": "workflow", "steps": [
+        {"name": "tell", "handler": "echo", "dependsOn": [{"step": "book", "on": "completed"}],
+         "params": {"was": {"$status": "book"}}},
+        {"name": "load", "handler": "echo", "params": {"day": "${date:%d}"}, "shardTotal": 4},
+        {"name": "book", "handler": "echo", "dependsOn": [{"step": "load"}]},
+    ]})
+}
+
+#[tokio::test]
+async fn a_jobs_steps_are_stored_in_order_shown_and_sent_again() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let created = node.call(&put("flow", workflow())).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    let steps = created.body["definition"]["steps"].as_array().unwrap();
+    let names: Vec<_> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["load", "book", "tell"], "each after those that it needs");
+    assert_eq!((&steps[0]["shardTotal"], &steps[0]["onShardFailure"]), (&json!(4), &json!("wait")));
+    assert_eq!(steps[2]["dependsOn"], json!([{"step": "book", "on": "completed"}]));
+    let again = node.call(&put("flow", created.body["definition"].clone())).await;
+    assert_eq!((again.status, &again.body["version"]), (200, &json!(1)), "{}", again.text);
+    let mut fewer = workflow();
+    fewer["steps"].as_array_mut().unwrap().remove(0);
+    let edited = node.call(&put("flow", fewer)).await;
+    assert_eq!((edited.status, &edited.body["version"]), (200, &json!(2)), "the steps alone are an edit");
+    let plain = node.call(&put("flow", json!({"handler": "echo"}))).await;
+    assert_eq!((plain.status, plain.body["definition"].get("steps")), (200, None), "{}", plain.text);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_step_is_named_with_its_place() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let with = |at: usize, field: &str, value: Value| {
+        let mut body = workflow();
+        body["steps"][at][field] = value;
+        body
+    };
+    for (body, code, pointer) in [
+        (with(2, "dependsOn", json!([{"step": "tell"}])), "validation_failed", "/steps/0/dependsOn"),
+        (with(2, "dependsOn", json!([{"step": "none"}])), "validation_failed", "/steps/2/dependsOn/0/step"),
+        (with(0, "params", json!({"x": {"$result": "load"}})), "validation_failed", "/steps/0/params/x"),
+        (with(1, "params", json!({"x": "${none}"})), "validation_failed", "/steps/1/params/x"),
+        (with(1, "handler", json!("nobody-has-this")), "handler_unknown", "/steps/1/handler"),
+        (with(1, "zone", json!("a b")), "validation_failed", "/steps/1/zone"),
+        (with(1, "name", json!("tell")), "validation_failed", "/steps/1/name"),
+    ] {
+        let reply = node.call(&put("flow", body)).await;
+        reply.is(422, code);
+        assert_eq!(reply.body["errors"][0]["pointer"], pointer, "{}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn a_workflow_may_be_larger_than_another_body_and_has_its_own_bound() {
+    let universe = Universe::of(3).await;
+    let of = |steps: usize| {
+        let step =
+            |number| json!({"name": format!("s{number}"), "handler": "echo", "params": "x".repeat(50 << 10)});
+        put("flow", json!({"handler": "workflow", "steps": (0..steps).map(step).collect::<Value>()}))
+    };
+    for node in &universe.nodes {
+        let reply = node.call(&of(9)).await;
+        assert!(reply.status < 300, "{}", reply.text);
+        let reply = node.call(&of(15)).await;
+        assert_eq!(
+            (reply.status, &reply.body["errors"][0]["pointer"]),
+            (422, &json!("/steps")),
+            "{}",
+            reply.text
+        );
+        node.call(&of(25)).await.is(413, "payload_too_large");
+    }
+}
+
+#[tokio::test]
+async fn a_run_of_a_workflow_shows_its_steps() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    node.call(&put("flow", workflow())).await;
+    let ran = node.call(&super::jobs::call("POST", "jobs/flow/run", json!({}))).await;
+    let run = ran.body["taskId"].as_str().unwrap_or_else(|| panic!("{}", ran.text)).to_owned();
+    let id = run.parse().unwrap();
+    let steps = (1..=3).map(|number| orloj_model::command::MadeStep {
+        task: orloj_model::id::TaskId([number; 16]),
+        filled: orloj_model::job::Filled::default(),
+    });
+    let steps = steps.collect();
+    let make = orloj_model::command::GraphCommand::MakeSteps { run: id, from: 0, steps };
+    universe.run(orloj_model::Command::Graph(Box::new(make)));
+    let got = node.call(&Draft::get(&format!("/openapi/v1/tasks/{run}"))).await;
+    assert_eq!((&got.body["status"], &got.body["shardTotal"]), (&json!("RUNNING"), &json!(3)));
+    assert_eq!(got.body["progress"], json!({"percent": 0, "note": "0 of 3 steps have ended"}));
+    let shown = node.call(&graph(&run)).await;
+    let roles: Vec<_> = shown.body["nodes"].as_array().unwrap().iter().map(|node| &node["role"]).collect();
+    assert_eq!(roles, ["run", "step", "step", "step"]);
+    let step = shown.body["nodes"][1]["taskId"].as_str().unwrap();
+    let got = node.call(&Draft::get(&format!("/openapi/v1/tasks/{step}"))).await;
+    assert_eq!((&got.body["step"], &got.body["runId"]), (&json!("load"), &json!(run)));
+    assert_eq!(node.call(&graph(step)).await.body["nodes"], shown.body["nodes"]);
+}

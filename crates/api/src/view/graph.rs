@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use orloj_model::graph::{Graph, Role, is_met};
+use orloj_model::graph::{Graph, OnShardFailure, Role, is_met};
 use orloj_model::id::TaskId;
 use orloj_model::task::{Dependency, DependsOn, Origin, Status};
 use orloj_wire::rest;
@@ -73,10 +73,17 @@ pub(super) fn depends_on(dependency: &Dependency) -> rest::DependsOn {
     rest::DependsOn { task_id: dependency.task.to_string(), on: on(dependency.on) }
 }
 
-fn on(on: DependsOn) -> rest::DependsOnEnd {
+pub(super) fn on(on: DependsOn) -> rest::DependsOnEnd {
     match on {
         DependsOn::Success => rest::DependsOnEnd::Success,
         DependsOn::Completed => rest::DependsOnEnd::Completed,
         DependsOn::Failure => rest::DependsOnEnd::Failure,
+    }
+}
+
+pub(super) fn on_shard_failure(policy: OnShardFailure) -> rest::OnShardFailure {
+    match policy {
+        OnShardFailure::Wait => rest::OnShardFailure::Wait,
+        OnShardFailure::Cancel => rest::OnShardFailure::Cancel,
     }
 }

@@ -144,7 +144,9 @@ fn create<T: Write>(cx: &mut Context<'_, T>, put: &PutJob, versions: &[u64]) -> 
         history: 0,
         counts: Counts::default(),
     };
-    let job = Job { definition, version: 1, created_at: now, updated_at: now };
+    // From which its triggers were counted: whoever edits it counts from there again.
+    let created_at = put.computed.after;
+    let job = Job { definition, version: 1, created_at, updated_at: now };
     cx.tables.put::<JobTable>(&put.job, &job)?;
     cx.use_calendars(&put.job, &[], &job.definition.calendars)?;
     match put.computed.calendars == versions {

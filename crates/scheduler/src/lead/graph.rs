@@ -1,7 +1,7 @@
 //! What a leader goes on with in graphs: children are told, steps are made, cancelled ones are cancelled. Each command
 //! says where the tables stand, and its effect is told by an event, which leads to the next one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use orloj_model::command::{GraphCommand, MadeStep};
@@ -9,7 +9,6 @@ use orloj_model::graph::{RunView, STEPS_PER_COMMAND, Step as FlowStep, WorkKind}
 use orloj_model::id::{JobId, TaskId};
 use orloj_model::job::{Filled, JobKey};
 use orloj_model::key::WorkKey;
-use orloj_model::random::Random;
 use orloj_model::tables::Read;
 use orloj_model::{Command, Refusal, Reply, query};
 use tracing::warn;
@@ -19,21 +18,33 @@ use crate::core::Step;
 
 /// The most commands of one turn.
 const WORK_PER_TURN: usize = 64;
+/// The most of them that make steps: each has up to [`STEP_BYTES`].
+const MAKES_PER_TURN: usize = 4;
 /// A command makes no further step when it has so many bytes of parameters.
 const STEP_BYTES: usize = 256 << 10;
 
-/// What there is to go on with.
+/// What there is to go on with: each once, in the order in which it came.
 #[derive(Debug, Default)]
-pub(super) struct GraphWork(BTreeSet<WorkKey>);
+pub(super) struct GraphWork {
+    waits: BTreeSet<WorkKey>,
+    queue: VecDeque<WorkKey>,
+}
 
 impl GraphWork {
     pub(super) fn add(&mut self, work: WorkKey) {
-        self.0.insert(work);
+        if self.waits.insert(work) {
+            self.queue.push_back(work);
+        }
     }
 
-    /// Whether another turn is needed at once.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    fn next(&mut self) -> Option<WorkKey> {
+        let work = self.queue.pop_front()?;
+        self.waits.remove(&work);
+        Some(work)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 }
 
@@ -56,10 +67,13 @@ impl Leader<'_> {
         }
         let view = self.shared.store.view();
         let random = Arc::clone(&self.shared.random);
-        let mut commands = Vec::new();
+        let (mut commands, mut makes) = (Vec::new(), 0);
+        // What is left has its turn when these have been applied.
         while commands.len() < WORK_PER_TURN
-            && let Some(work) = self.graph.0.pop_first()
+            && makes < MAKES_PER_TURN
+            && let Some(work) = self.graph.next()
         {
+            makes += usize::from(work.kind == WorkKind::Make);
             let command = command(&view, work, &mut || TaskId::draw(&*random))?;
             commands.extend(command.map(|command| Command::Graph(Box::new(command))));
         }

@@ -31,7 +31,7 @@ pub(super) fn candidate<R: Read>(
         Phase::Ready { since } => (since, true),
         Phase::Blocked | Phase::Running | Phase::Done => return Ok(None),
     };
-    let Some((spec, plan)) = specs.read(view, shard.task)? else { return Ok(None) };
+    let Some(Known { spec, plan, .. }) = specs.read(view, shard.task)? else { return Ok(None) };
     let broadcast = spec.strategy == Strategy::Broadcast;
     let target = plan.as_ref().and_then(|plan| plan.targets.get(usize::from(shard.shard)));
     let spec = match target.filter(|_| broadcast) {
@@ -49,23 +49,27 @@ pub(super) fn candidate<R: Read>(
 
 /// What was read last of a task: its shards come one after the other, and share it.
 #[derive(Debug, Default)]
-pub(super) struct Specs(Option<(TaskId, Arc<TaskSpec>, Option<ShardPlan>)>);
+pub(super) struct Specs(Option<Known>);
+
+#[derive(Debug)]
+struct Known {
+    task: TaskId,
+    spec: Arc<TaskSpec>,
+    /// Of a broadcast.
+    plan: Option<ShardPlan>,
+}
 
 impl Specs {
-    fn read<R: Read>(
-        &mut self,
-        view: &R,
-        task: TaskId,
-    ) -> Result<Option<(&Arc<TaskSpec>, &Option<ShardPlan>)>, R::Error> {
-        if self.0.as_ref().is_none_or(|(known, _, _)| *known != task) {
+    fn read<R: Read>(&mut self, view: &R, task: TaskId) -> Result<Option<&Known>, R::Error> {
+        if self.0.as_ref().is_none_or(|known| known.task != task) {
             let Some(spec) = view.get::<SpecTable>(&task)? else { return Ok(None) };
             let plan = match spec.strategy {
                 Strategy::Broadcast => query::shard_plan(view, task)?,
                 _ => None,
             };
-            self.0 = Some((task, Arc::new(spec), plan));
+            self.0 = Some(Known { task, spec: Arc::new(spec), plan });
         }
-        Ok(self.0.as_ref().map(|(_, spec, plan)| (spec, plan)))
+        Ok(self.0.as_ref())
     }
 }
 

@@ -1,9 +1,9 @@
 //! The bodies of a submission of many tasks.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::{Submit, Submitted};
-use crate::json::Object;
+use crate::json::objects;
 use crate::problem::Problem;
 
 /// The most tasks of one batch.
@@ -18,11 +18,6 @@ pub struct SubmitBatch {
     /// 1-[`BATCH_LIMIT`] submissions.
     #[serde(deserialize_with = "objects")]
     pub tasks: Vec<Submit>,
-}
-
-fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Submit>, D::Error> {
-    let tasks = Vec::<Object<Submit>>::deserialize(deserializer)?;
-    Ok(tasks.into_iter().map(|Object(task)| task).collect())
 }
 
 /// The answer to a batch: 200, with a result for each submission, in their order.

@@ -1,16 +1,23 @@
 //! The preview of triggers: what is asked and what is answered.
 
+use std::fmt;
+
 use orloj_model::trigger::{DstEffect, Preview, SkipReason};
+use serde::de::{Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Serialize};
 
+use super::submit::within;
 use super::trigger::{CalendarSpec, TriggerSpec};
+use crate::json::objects;
 use crate::time::Time;
 
 /// The most fires of one preview.
-pub const PREVIEW_LIMIT: usize = 1_000;
+pub const PREVIEW_LIMIT: u64 = 1_000;
+/// How many fires a preview shows by default.
+pub const PREVIEW_COUNT: u64 = 10;
 
 /// A calendar in a preview: one that is stored, by its name, or one that is not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum CalendarRef {
     /// By name.
@@ -19,21 +26,51 @@ pub enum CalendarRef {
     Inline(CalendarSpec),
 }
 
+impl<'de> Deserialize<'de> for CalendarRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CalendarRefVisitor)
+    }
+}
+
+/// By hand, so that an error tells what is wrong with the calendar and not only that it is none.
+struct CalendarRefVisitor;
+
+impl<'de> Visitor<'de> for CalendarRefVisitor {
+    type Value = CalendarRef;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a calendar, or a calendar")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<CalendarRef, E> {
+        Ok(CalendarRef::Name(name.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<CalendarRef, A::Error> {
+        CalendarSpec::deserialize(MapAccessDeserializer::new(map)).map(CalendarRef::Inline)
+    }
+}
+
 /// A preview that needs no stored job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PreviewRequest {
-    /// The triggers.
+    /// The triggers; what counts from the creation of a job counts from `from`.
+    #[serde(deserialize_with = "objects")]
     pub triggers: Vec<TriggerSpec>,
-    /// The calendars whose days are excluded.
-    #[serde(default)]
+    /// The calendars whose days are excluded, at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calendars: Vec<CalendarRef>,
     /// From when on, this instant included; now where there is none.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Time>,
-    /// How many fires; at most [`PREVIEW_LIMIT`].
-    #[serde(default)]
-    pub count: Option<usize>,
+    /// How many fires, 1-[`PREVIEW_LIMIT`]; by default [`PREVIEW_COUNT`].
+    #[serde(
+        default,
+        deserialize_with = "within::<_, 1, PREVIEW_LIMIT>",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub count: Option<u64>,
 }
 
 /// One fire.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::depends::check_references;
 use super::submit::{MAX_ATTEMPT_MS, no_params, within};
-use super::{DependsOnEnd, OnShardFailure, Retry, Strategy, Submit};
+use super::{DEFAULT_PRIORITY, DependsOnEnd, OnShardFailure, Retry, Strategy, Submit};
 use crate::json::Strict;
 use crate::problem::FieldError;
 
@@ -131,6 +131,36 @@ impl StepSpec {
     }
 }
 
+impl StepSpec {
+    /// How much it adds to the texts of its workflow, in bytes: no less than what is stored.
+    pub(super) fn bytes(&self) -> usize {
+        let fields = [&self.routing_key, &self.zone, &self.business_key];
+        let labels: usize = self.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.name.len()
+            + self.handler.len()
+            + self.params.0.to_string().len()
+            + labels
+            + 4 * self.depends_on.len()
+            + fields.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+}
+
+/// The steps with every default spelled out, in the order in which a server shows them.
+pub(super) fn spelled_out(steps: &[StepSpec]) -> Vec<StepSpec> {
+    let spell = |step: &StepSpec| StepSpec {
+        priority: Some(step.priority.unwrap_or(DEFAULT_PRIORITY)),
+        retry: Some(step.retry.clone().unwrap_or_default()),
+        strategy: Some(step.strategy.clone().unwrap_or_default()),
+        shard_total: Some(step.shard_total.unwrap_or(1)),
+        on_shard_failure: Some(step.on_shard_failure.unwrap_or_default()),
+        ..step.clone()
+    };
+    match in_order(steps) {
+        Ok(order) => order.into_iter().map(|place| spell(&steps[place])).collect(),
+        Err(_) => steps.iter().map(spell).collect(),
+    }
+}
+
 /// Everything that parses but is not acceptable in a list of steps, apart from what their
 /// [submissions](StepSpec::submission) say; empty when all is well. Pointers begin with `/steps`.
 pub fn faults(steps: &[StepSpec]) -> Vec<FieldError> {
@@ -194,10 +224,10 @@ pub fn in_order(steps: &[StepSpec]) -> Result<Vec<usize>, Vec<String>> {
     };
     let mut children = vec![Vec::new(); steps.len()];
     let mut open = vec![0_usize; steps.len()];
-    for place in 0..steps.len() {
+    for (place, open) in open.iter_mut().enumerate() {
         for parent in parents_of(place) {
             children[parent].push(place);
-            open[place] += 1;
+            *open += 1;
         }
     }
     let mut free: BTreeSet<usize> = (0..steps.len()).filter(|place| open[*place] == 0).collect();

@@ -21,6 +21,8 @@ pub const MAX_ATTEMPT_MS: u64 = 30 * 86_400_000;
 pub const MAX_BACKOFF_MS: u64 = 7 * 86_400_000;
 /// The longest routing, business or dedupe key and label value, in bytes.
 pub const TEXT_LIMIT: usize = 256;
+/// The priority of a task where none is asked for.
+pub const DEFAULT_PRIORITY: u64 = 5;
 /// The most labels.
 const LABELS_LIMIT: usize = 32;
 /// The most steps of a backoff list.
@@ -329,7 +331,7 @@ fn free_text(faults: &mut Vec<FieldError>, pointer: &str, value: &str) {
 }
 
 /// Enough of a value to recognise it in an error.
-fn shortened(value: &str) -> String {
+pub(super) fn shortened(value: &str) -> String {
     const SHOWN: usize = 80;
     match value.char_indices().nth(SHOWN) {
         None => value.to_owned(),

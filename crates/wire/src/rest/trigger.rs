@@ -7,6 +7,7 @@ use orloj_model::trigger::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::problem::FieldError;
 use crate::time::Time;
 
 /// The kind of a trigger; which of the other fields it takes follows from it.
@@ -238,6 +239,23 @@ impl TriggerSpec {
         let to = self.needed("to", self.to.as_deref())?;
         let every_ms = self.needed("everyMs", self.every_ms)?;
         DailyWindow::new((from, to), every_ms, &days, self.zone(), self.dst())
+    }
+}
+
+/// The field as a JSON pointer into the body, and the value with the position of the first wrong character.
+impl From<TriggerError> for FieldError {
+    fn from(error: TriggerError) -> FieldError {
+        let pointer = error.field.replace(['[', '.'], "/").replace(']', "");
+        let TriggerError { value, message, position, .. } = error;
+        match position {
+            Some(at) => {
+                FieldError::new(format!("/{pointer}"), format!("{value:?}: at character {at}: {message}"))
+                    .at(at)
+            }
+            // What is not there has no value.
+            None if value.is_empty() => FieldError::new(format!("/{pointer}"), message),
+            None => FieldError::new(format!("/{pointer}"), format!("{value:?}: {message}")),
+        }
     }
 }
 
