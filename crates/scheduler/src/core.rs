@@ -19,6 +19,7 @@ mod clocks;
 mod executors;
 mod jobs;
 mod leases;
+mod limits;
 mod plan;
 mod sharded;
 mod strays;
@@ -48,6 +49,7 @@ pub(crate) use executors::{Exec, Liveness};
 use jobs::Jobs;
 pub(crate) use jobs::{After, Duty};
 pub(crate) use leases::attempt_ref;
+use limits::Limits;
 use sharded::Sharded;
 
 /// The instant of an input, by every clock.
@@ -106,6 +108,8 @@ pub(crate) struct Candidate {
     /// It is in the ready index already.
     pub ready: bool,
     pub spec: Arc<TaskSpec>,
+    /// Who had its last attempt, which came to nothing: another one is tried first.
+    pub last: Option<ExecutorId>,
     /// It is of a broadcast: until that has its shards, or pinned to the executor that this shard is for.
     pub broadcast: bool,
 }
@@ -161,6 +165,7 @@ pub(crate) struct Counts {
     pub waiting: usize,
     pub granting: usize,
     pub held: usize,
+    pub job_timers: usize,
     pub jobs_waiting: usize,
     pub clock_steps: u64,
     pub wall_offset_ms: i64,
@@ -188,6 +193,7 @@ pub(crate) struct Core {
     unready: VecDeque<(ShardKey, u64)>,
     fleet: Fleet,
     sharded: Sharded,
+    limits: Limits,
     executors: BTreeMap<ExecutorId, Exec>,
     /// Grants that have been proposed and not answered.
     granting: usize,
@@ -209,6 +215,7 @@ impl Core {
     pub(crate) fn new(options: Options, round: Round, now: Now) -> Self {
         let mut wheel = Wheel::new(options.tick_ms);
         wheel.advance(now.mono_ms, 0, &mut Vec::new());
+        let limits = Limits::new(options.max_running.clone());
         Core {
             wheel,
             round,
@@ -224,6 +231,7 @@ impl Core {
             unready: VecDeque::new(),
             fleet: Fleet::new(),
             sharded: Sharded::default(),
+            limits,
             executors: BTreeMap::new(),
             granting: 0,
             held: 0,
@@ -244,10 +252,11 @@ impl Core {
     /// Figures for the probe and the metrics.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
-            timed: self.wheel.len(),
-            waiting: self.waiting.len(),
+            timed: self.wheel.len() - self.job_timers(),
+            waiting: self.waiting.len() + self.limits.parked(),
             granting: self.granting,
             held: self.held,
+            job_timers: self.job_timers(),
             jobs_waiting: self.jobs_waiting(),
             clock_steps: self.clocks.steps(),
             wall_offset_ms: self.clocks.wall_offset_ms(),
@@ -262,16 +271,19 @@ impl Core {
                 self.wheel.cancel(*timer);
             }
             Tracked::Due => {}
-            Tracked::Waiting(_) => {
+            Tracked::Waiting(candidate) => {
                 self.waiting.remove(&shard);
+                self.limits.gone(shard, &candidate.spec);
             }
             Tracked::Granting { executor, .. } => {
                 self.granting -= 1;
                 self.fleet.give_back(*executor);
                 self.sharded.left(shard, *executor);
+                self.limits.left(shard);
             }
             Tracked::Held(held) => {
                 self.held -= 1;
+                self.limits.left(shard);
                 if let Some(slot) = self.fleet.find(&held.executor) {
                     self.sharded.left(shard, slot);
                 }

@@ -190,8 +190,11 @@ impl<'a> Leader<'a> {
         loop {
             let page = query::running(&view, after.as_ref(), PAGE)?;
             for (key, row) in &page {
-                let (timeout_ms, cancel) = rows::of_lease(&view, key.shard)?;
-                self.core.inherit(key, row, timeout_ms, cancel);
+                let (spec, cancel) = rows::of_lease(&view, key.shard)?;
+                self.core.inherit(key, row, spec.as_ref().and_then(|spec| spec.timeout_ms), cancel);
+                if let Some(spec) = spec {
+                    self.core.count_inherited(key.shard, &spec);
+                }
             }
             match page.into_iter().next_back() {
                 Some((key, _)) => after = Some(key),
@@ -204,7 +207,7 @@ impl<'a> Leader<'a> {
             let page = query::ready(&view, after, PAGE)?;
             for key in &page {
                 if let Some(candidate) = rows::candidate(&view, key.shard, &mut specs)? {
-                    self.core.ready(candidate, now);
+                    self.ready(&view, candidate, now)?;
                 }
             }
             match page.last() {
@@ -282,7 +285,7 @@ impl<'a> Leader<'a> {
                     None => rows::candidate(&view, shard, &mut specs)?,
                 };
                 match candidate {
-                    Some(candidate) => self.core.ready(candidate, now),
+                    Some(candidate) => self.ready(&view, candidate, now)?,
                     None => self.core.not_waiting(shard),
                 }
             }
@@ -355,6 +358,11 @@ impl<'a> Leader<'a> {
             }
             Event::GraphWaits { work } => self.graph.add(*work),
             event => {
+                if let Event::JobChanged { job, .. } = event
+                    && self.core.knows_limit(job)
+                {
+                    self.core.limit_job(job, rows::limit_of(&self.shared.store.view(), job)?);
+                }
                 if let Event::TaskChanged { task, status, .. } = event
                     && status.is_terminal()
                 {
@@ -396,7 +404,7 @@ impl<'a> Leader<'a> {
         let set = |gauge: &prometheus_client::metrics::gauge::Gauge<i64, _>, value: usize| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        set(&self.shared.metrics.wheel, counts.timed);
+        set(&self.shared.metrics.wheel, counts.timed + counts.job_timers);
         set(&self.shared.metrics.waiting, counts.waiting);
         set(&self.shared.metrics.running, counts.held);
         set(&self.shared.metrics.jobs_waiting, counts.jobs_waiting);
@@ -415,6 +423,7 @@ impl<'a> Leader<'a> {
             oldest_waiting_ms: self.core.oldest_waiting().map(|since| now.cluster_ms - since),
             granting: counts.granting,
             running: counts.held,
+            job_timers: counts.job_timers,
             jobs_waiting: counts.jobs_waiting,
             wall_offset_ms: counts.wall_offset_ms,
             clock_steps: counts.clock_steps,

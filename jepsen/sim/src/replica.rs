@@ -29,7 +29,7 @@ use crate::place::Place;
 /// Whom callers sign for.
 pub const AUDIENCE: &str = "sim";
 /// The caller that all clients are.
-const CALLER: &str = "sim";
+pub const CALLER: &str = "sim";
 /// The clients' access key.
 pub const ACCESS_KEY: &str = "ak_sim";
 /// The clients' secret.

@@ -70,6 +70,8 @@ enum Heard {
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     places: HashMap<Arc<JobKey>, Place>,
+    /// How many of them are in the wheel.
+    timed: usize,
     /// To be looked at, in due order.
     queue: VecDeque<Arc<JobKey>>,
     /// Duties that can wait, each once.
@@ -112,8 +114,28 @@ impl Core {
             Event::CalendarChanged { calendar, spreading: true } => {
                 self.go_on(Duty::Spread(calendar.clone()));
             }
-            Event::JobChanged { job, version: None } => self.forget_job(job),
+            Event::JobChanged { job, version } => self.job_changed(job, *version, now),
             _ => {}
+        }
+    }
+
+    /// What was told of a job's next fire came before this. A job that has none any more, by an edit or a pause, leaves
+    /// the wheel.
+    fn job_changed(&mut self, job: &JobKey, version: Option<u64>, now: Now) {
+        let Some((job, place)) = self.jobs.places.get_key_value(job) else { return };
+        let (job, is_timed) = (Arc::clone(job), matches!(place, Place::Timed(_)));
+        if version.is_some() {
+            self.hear(&job, Heard::Wanted, now);
+        } else if is_timed {
+            self.take_out(&job);
+        }
+    }
+
+    /// Takes a job out of the wheel.
+    fn take_out(&mut self, job: &Arc<JobKey>) {
+        if let Some(Place::Timed(timer)) = self.jobs.places.remove(job) {
+            self.jobs.timed -= 1;
+            self.wheel.cancel(timer);
         }
     }
 
@@ -122,8 +144,8 @@ impl Core {
             Some(Place::InHand(since)) => *since = Some(heard),
             // It is about to be looked at, as its rows are then.
             Some(Place::Queued) => {}
-            Some(Place::Timed(timer)) => {
-                self.wheel.cancel(*timer);
+            Some(Place::Timed(_)) => {
+                self.take_out(job);
                 self.put(job, heard, now);
             }
             None => self.put(job, heard, now),
@@ -139,6 +161,7 @@ impl Core {
             }
             Heard::Due(at) if at > now.wall_ms => {
                 let deadline = self.clocks.deadline(at, DueClock::Wall, now);
+                self.jobs.timed += 1;
                 Place::Timed(self.wheel.insert(deadline, Timer::Job { job: Arc::clone(job), at }))
             }
             Heard::Due(_) | Heard::Wanted => {
@@ -151,14 +174,8 @@ impl Core {
 
     /// The wheel handed out a job's timer, or hands it out anew after a step of a clock.
     pub(super) fn job_timer(&mut self, job: &Arc<JobKey>, at: Millis, now: Now) {
+        self.jobs.timed -= 1;
         self.put(job, Heard::Due(at), now);
-    }
-
-    fn forget_job(&mut self, job: &JobKey) {
-        if let Some(Place::Timed(timer)) = self.jobs.places.get(job) {
-            self.wheel.cancel(*timer);
-            self.jobs.places.remove(job);
-        }
     }
 
     /// Hands out the next batch, unless one is under way.
@@ -227,6 +244,11 @@ impl Core {
                 duty => self.go_on(duty),
             }
         }
+    }
+
+    /// How many jobs are in the wheel. For the probe.
+    pub(super) fn job_timers(&self) -> usize {
+        self.jobs.timed
     }
 
     /// How many jobs wait to be looked at. For the probe and the metrics.

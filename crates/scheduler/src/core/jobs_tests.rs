@@ -74,7 +74,7 @@ fn the_latest_word_counts_whichever_way_it_moves_the_instant() {
     assert_eq!(batch(&mut core, at(200)), [look(2)]);
     done(&mut core, vec![look(2)], After::Rest, at(200));
     assert_eq!(batch(&mut core, at(600)), [look(1)]);
-    assert_eq!(core.counts().timed, 0, "what is beyond the window sits in no wheel");
+    assert_eq!(core.counts().job_timers, 0, "what is beyond the window sits in no wheel");
     let late = vec![NextKey { due_at: START.wall_ms, job: key(4) }];
     core.load_jobs(late, at(600));
     done(&mut core, vec![look(1)], After::Rest, at(600));
@@ -133,6 +133,18 @@ fn what_was_refused_is_tried_again_and_what_found_no_room_goes_first() {
     assert_eq!(batch(&mut core, at(4)), [look(1)]);
     done(&mut core, vec![look(1)], After::Rest, at(5));
     assert_eq!(batch(&mut core, at(80)), [look(4)]);
+}
+
+#[test]
+fn a_job_without_a_next_fire_leaves_the_wheel() {
+    let mut core = leader();
+    next(&mut core, 1, START.wall_ms + 100, START);
+    core.event(&Event::JobChanged { job: key(1), version: Some(2) }, at(1));
+    assert_eq!(batch(&mut core, at(2)), [look(1)], "an edit or a pause may have taken it away");
+    done(&mut core, vec![look(1)], After::Rest, at(3));
+    assert_eq!((core.counts().job_timers, core.counts().timed), (0, 0));
+    core.event(&Event::JobChanged { job: key(2), version: Some(2) }, at(4));
+    assert_eq!(batch(&mut core, at(5)), [], "one that is not in hand stays where it is");
 }
 
 #[test]

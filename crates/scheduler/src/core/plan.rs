@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    fn wait(&mut self, candidate: Box<Candidate>) {
+    pub(super) fn wait(&mut self, candidate: Box<Candidate>) {
         let class = self.class_of(&candidate.spec);
         self.sharded.note(candidate.shard);
         let (shard, priority, since) = (candidate.shard, candidate.spec.priority, candidate.since);
@@ -66,6 +66,7 @@ impl Core {
             true => 0,
             false => GRANTS_PER_PLAN.min(GRANTS_IN_FLIGHT.saturating_sub(self.granting)),
         };
+        self.let_through();
         let mut room = std::mem::take(&mut self.waiting);
         room.offer(limit, |waiting| self.place(waiting, &mut grants));
         self.waiting = room;
@@ -86,13 +87,25 @@ impl Core {
         if candidate.spec.strategy == Strategy::Broadcast {
             return self.aim(waiting, grants);
         }
+        if self.limits.hold_up(waiting, &candidate.spec) {
+            // It stays ready, and goes back into the room when there is a place for it.
+            return Answer::Taken;
+        }
+        let mut others = self.sharded.holders(shard.task);
+        let with_last;
+        if let Some(last) = candidate.last.as_ref().and_then(|last| self.fleet.find(last)) {
+            let mut avoid = others.clone();
+            avoid.insert(last);
+            with_last = avoid;
+            others = &with_last;
+        }
         self.placements += 1;
         let wanted = Wanted {
             class: waiting.class,
             strategy: &candidate.spec.strategy,
             key: KeyHash::of(routing_key(&candidate.spec)),
             zone: candidate.spec.zone.as_deref(),
-            avoid: self.sharded.holders(shard.task),
+            avoid: others,
             may_queue: false,
             number: self.placements,
         };
@@ -113,6 +126,7 @@ impl Core {
             self.steps.push(Step::Push { executor: exec.id().clone(), leases: vec![lease] });
         }
         self.granting += 1;
+        self.limits.taken(shard, &candidate.spec);
         self.sharded.taken(shard, executor);
         if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
             self.tracked.insert(shard, Tracked::Granting { candidate, executor });
@@ -173,6 +187,7 @@ impl Core {
         }
         self.fleet.give_back(executor);
         self.sharded.left(shard, executor);
+        self.limits.left(shard);
         match reply {
             Reply::Refused(Refusal::NotDue { due_at }) => {
                 self.track_due(shard, *due_at, DueClock::Cluster, now);
@@ -234,6 +249,7 @@ impl Core {
                         self.granting -= 1;
                         self.fleet.give_back(executor);
                         self.sharded.left(shard, executor);
+                        self.limits.left(shard);
                         self.wait(candidate);
                     }
                 }

@@ -88,6 +88,7 @@ fn ready(core: &mut Core, shard: ShardKey, spec: &Arc<TaskSpec>, broadcast: bool
         since: START.wall_ms,
         ready: false,
         spec: Arc::clone(spec),
+        last: None,
         broadcast,
     };
     core.ready(candidate, START);

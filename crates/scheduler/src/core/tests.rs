@@ -134,7 +134,10 @@ fn read(core: &mut Core, timeout_ms: Option<u64>, now: Now) -> Vec<ShardKey> {
     for shard in &keys {
         let spec = Arc::new(spec(timeout_ms));
         let (since, broadcast) = (now.wall_ms, false);
-        core.ready(Candidate { shard: *shard, attempt: 1, since, ready: false, spec, broadcast }, now);
+        core.ready(
+            Candidate { shard: *shard, attempt: 1, since, ready: false, spec, last: None, broadcast },
+            now,
+        );
     }
     keys
 }

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use orloj_model::graph::ShardPlan;
-use orloj_model::id::{Millis, TaskId};
+use orloj_model::id::{JobId, Millis, TaskId};
+use orloj_model::job::JobKey;
 use orloj_model::key::{DueKey, ShardKey, TimeKey};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query;
-use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
+use orloj_model::schema::{JobTable, ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
 use orloj_model::task::{Phase, Strategy, TaskSpec};
 use orloj_model::trigger::placeholder::{AttemptValues, expand_attempt};
@@ -42,7 +43,8 @@ pub(super) fn candidate<R: Read>(
         }),
         None => Arc::clone(spec),
     };
-    Ok(Some(Candidate { shard, attempt: row.next_attempt, since, ready, spec, broadcast }))
+    let last = row.attempts.last().map(|attempt| attempt.executor.clone());
+    Ok(Some(Candidate { shard, attempt: row.next_attempt, since, ready, spec, last, broadcast }))
 }
 
 /// What was read last of a task: its shards come one after the other, and share it.
@@ -71,11 +73,22 @@ impl Specs {
     }
 }
 
-/// Of a lease: its attempt's timeout, and whether a cancel was asked for.
-pub(super) fn of_lease<R: Read>(view: &R, shard: ShardKey) -> Result<(Option<u64>, bool), R::Error> {
-    let timeout_ms = view.get::<SpecTable>(&shard.task)?.and_then(|spec| spec.timeout_ms);
+/// Of a lease: what was asked for, and whether a cancel was.
+pub(super) fn of_lease<R: Read>(view: &R, shard: ShardKey) -> Result<(Option<TaskSpec>, bool), R::Error> {
+    let spec = view.get::<SpecTable>(&shard.task)?;
     let cancel = view.get::<TaskTable>(&shard.task)?.is_some_and(|state| state.cancel_requested);
-    Ok((timeout_ms, cancel))
+    Ok((spec, cancel))
+}
+
+/// The job of a task, where one made it.
+pub(super) fn job_of(spec: &TaskSpec) -> Option<JobKey> {
+    let (job, _) = spec.origin.job()?;
+    Some(JobKey { caller: spec.caller.clone(), job: JobId::new(job).ok()? })
+}
+
+/// How many tasks of a job may run at a time.
+pub(super) fn limit_of<R: Read>(view: &R, job: &JobKey) -> Result<Option<u32>, R::Error> {
+    Ok(view.get::<JobTable>(job)?.and_then(|job| job.definition.max_running))
 }
 
 /// Everything in the due index with `from <= at < until`, read in pages.
