@@ -9,8 +9,10 @@ use orloj_wire::problem::Code as ProblemCode;
 
 use crate::exit::{Code, Failure};
 
+pub mod calendar;
 pub mod cluster;
 pub mod executor;
+pub mod job;
 pub mod output;
 pub mod task;
 

@@ -224,6 +224,7 @@ impl Running {
             store.clone(),
             Arc::new(link),
             cluster_clock,
+            Arc::new(SystemRandom),
             config.scheduler.clone(),
             orloj_scheduler::metrics::Metrics::register(&mut registry),
         );

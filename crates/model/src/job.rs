@@ -8,6 +8,9 @@
 //!   result counts the revision up, so that a late leader, or a second one, is refused.
 //! * Who may run beside whom is decided in apply, by the open tasks that the tables show.
 
+mod compute;
+mod plan;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,9 @@ use crate::trigger::overlap::OverlapPolicy;
 use crate::trigger::{
     Calendar, CatchUp, Kind, MAX_JITTER_MS, Missed, Next, Progress, SkipReason, TRIGGER_LIMIT, Trigger,
 };
+
+pub use compute::{Heeded, computed_for_put, computed_for_resume};
+pub use plan::{Plan, plan, plan_backfill};
 
 /// The longest title of a job, in bytes.
 pub const TITLE_LIMIT: usize = 512;

@@ -3,8 +3,8 @@
 mod job;
 
 pub use job::{
-    JobView, backfill, backfills, calendar, calendars_of, due_jobs, history, job, jobs, jobs_of,
-    open_tasks_of, spreading, users_of, wanted_jobs,
+    JobView, backfill, backfills, calendar, calendars_of, due_jobs, due_jobs_from, history, job, jobs,
+    jobs_of, open_tasks_of, spreading, users_of, wanted_jobs,
 };
 
 use crate::apply::Meta;

@@ -17,6 +17,7 @@
 
 mod clocks;
 mod executors;
+mod jobs;
 mod leases;
 mod plan;
 mod strays;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 use orloj_model::Command;
 use orloj_model::id::{ExecutorId, Fence, Incarnation, Millis, Round, TaskId};
+use orloj_model::job::JobKey;
 use orloj_model::key::ShardKey;
 use orloj_model::task::{DueClock, TaskSpec};
 use orloj_wire::protocol::CancelReason;
@@ -42,6 +44,8 @@ use crate::wheel::{TimerId, Wheel};
 use clocks::Clocks;
 pub(crate) use executors::chance;
 pub(crate) use executors::{Exec, Liveness};
+use jobs::Jobs;
+pub(crate) use jobs::{After, Duty};
 pub(crate) use leases::attempt_ref;
 
 /// The instant of an input, by every clock.
@@ -74,15 +78,19 @@ pub(crate) enum Step {
     Cancel { executor: ExecutorId, reason: CancelReason, leases: Vec<Lease> },
     /// Announce the round to an executor.
     Announce { executor: ExecutorId },
+    /// Do these for jobs, in order.
+    Jobs(Vec<Duty>),
 }
 
 /// What sits in the wheel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Timer {
     /// A shard becomes due.
     Due { shard: ShardKey, at: Millis, clock: DueClock },
     /// A task must have started.
     Expire { task: TaskId, at: Millis },
+    /// A job fires.
+    Job { job: Arc<JobKey>, at: Millis },
 }
 
 /// A due shard, read from the tables.
@@ -149,6 +157,8 @@ pub(crate) struct Counts {
     pub waiting: usize,
     pub granting: usize,
     pub held: usize,
+    pub job_timers: usize,
+    pub jobs_waiting: usize,
     pub clock_steps: u64,
     pub wall_offset_ms: i64,
 }
@@ -184,6 +194,7 @@ pub(crate) struct Core {
     no_grants_before: u64,
     /// Grows with every placement; input of the round-robin strategy.
     placements: u64,
+    jobs: Jobs,
     /// Commands that were refused for lack of room and shall be proposed again.
     again: Vec<Command>,
     steps: Vec<Step>,
@@ -214,6 +225,7 @@ impl Core {
             early_cancels: HashSet::new(),
             no_grants_before: 0,
             placements: 0,
+            jobs: Jobs::default(),
             again: Vec::new(),
             steps: Vec::new(),
         }
@@ -227,10 +239,12 @@ impl Core {
     /// Figures for the probe and the metrics.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
-            timed: self.wheel.len(),
+            timed: self.wheel.len() - self.job_timers(),
             waiting: self.waiting.len(),
             granting: self.granting,
             held: self.held,
+            job_timers: self.job_timers(),
+            jobs_waiting: self.jobs_waiting(),
             clock_steps: self.clocks.steps(),
             wall_offset_ms: self.clocks.wall_offset_ms(),
         }

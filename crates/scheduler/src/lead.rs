@@ -5,6 +5,7 @@
 //! dropped as they stand: fences and rounds make that safe.
 
 mod fresh;
+mod jobs;
 mod rows;
 mod work;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use orloj_model::id::{ExecutorId, Round};
 use orloj_model::mutant::{Mutant, is_on};
+use orloj_model::random::Random;
 use orloj_model::time::ClusterClock;
 use orloj_model::{Command, Event, Reply, query};
 use orloj_raft_store::{AppliedEvents, ProposeError, Store};
@@ -44,6 +46,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) link: Arc<dyn ExecutorLink>,
     pub(crate) clock: ClusterClock,
+    pub(crate) random: Arc<dyn Random>,
     pub(crate) options: Options,
     pub(crate) serving: watch::Sender<Option<Round>>,
     pub(crate) snapshot: watch::Sender<Snapshot>,
@@ -204,6 +207,7 @@ impl<'a> Leader<'a> {
                 None => break,
             }
         }
+        self.load_duties(now)?;
         self.load_window(now)
     }
 
@@ -217,7 +221,7 @@ impl<'a> Leader<'a> {
         let expiring = rows::expiring_between(&view, from, until, PAGE)?;
         debug!(due = due.len(), expiring = expiring.len(), "window loaded");
         self.core.load_window(until, &due, &expiring, now);
-        Ok(())
+        self.load_jobs((from, until), now)
     }
 
     /// Waits for something to happen, takes in everything that has, decides, and sends off what was decided.
@@ -284,6 +288,7 @@ impl<'a> Leader<'a> {
             let (probe, live) = (self.probe(now), self.live(now));
             self.shared.snapshot.send_replace(Snapshot { probe, live });
         }
+        self.core.plan_jobs();
         self.core.plan(now);
         self.core.send(now);
         for step in self.core.take_steps() {
@@ -382,9 +387,10 @@ impl<'a> Leader<'a> {
         let set = |gauge: &prometheus_client::metrics::gauge::Gauge<i64, _>, value: usize| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        set(&self.shared.metrics.wheel, counts.timed);
+        set(&self.shared.metrics.wheel, counts.timed + counts.job_timers);
         set(&self.shared.metrics.waiting, counts.waiting);
         set(&self.shared.metrics.running, counts.held);
+        set(&self.shared.metrics.jobs_waiting, counts.jobs_waiting);
         let alive = self.core.executors().filter(|exec| exec.liveness() == Liveness::Alive);
         set(&self.shared.metrics.executors, alive.count());
     }
@@ -400,6 +406,8 @@ impl<'a> Leader<'a> {
             oldest_waiting_ms: self.core.oldest_waiting().map(|since| now.cluster_ms - since),
             granting: counts.granting,
             running: counts.held,
+            job_timers: counts.job_timers,
+            jobs_waiting: counts.jobs_waiting,
             wall_offset_ms: counts.wall_offset_ms,
             clock_steps: counts.clock_steps,
         }

@@ -9,7 +9,6 @@ use orloj_model::task::{Origin, RetryPolicy, Status, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
-use orloj_wire::random::Random;
 use orloj_wire::rest::{self, DEFAULT_PRIORITY, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
 use orloj_wire::sign::sha256;
 use orloj_wire::time::Time;
@@ -45,7 +44,7 @@ impl Call<'_> {
         let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
             Ok(self.has_handler(handler)? || self.is_repeated(caller, key)?)
         })?;
-        let task = new_task_id(&*self.shared.random);
+        let task = TaskId::draw(&*self.shared.random);
         Ok(Command::Submit(Box::new(Submit { task, spec, due, claim, idempotency })))
     }
 
@@ -125,13 +124,6 @@ pub(super) fn submitted(applied: Applied) -> Result<(Submitted, bool), Failure> 
         Reply::Refused(refusal) => Err(refusal.into()),
         other => Err(unexpected(&other)),
     }
-}
-
-/// An id that cannot be guessed: 16 random bytes.
-pub(super) fn new_task_id(random: &dyn Random) -> TaskId {
-    let mut bytes = [0; 16];
-    random.fill(&mut bytes);
-    TaskId(bytes)
 }
 
 fn due(body: &rest::Submit) -> DueTime {

@@ -58,6 +58,17 @@ pub fn due_jobs<R: Read>(
     tables.keys::<JobNextTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
 }
 
+/// The first page of [`due_jobs`] from an instant on.
+pub fn due_jobs_from<R: Read>(
+    tables: &R,
+    from: Millis,
+    until: Millis,
+    limit: usize,
+) -> Result<Vec<NextKey>, R::Error> {
+    let from = KeyWriter::default().millis(from).finish();
+    tables.keys::<JobNextTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
+}
+
 /// Jobs whose next fire a leader must compute; at most `limit`, after `after`.
 pub fn wanted_jobs<R: Read>(
     tables: &R,

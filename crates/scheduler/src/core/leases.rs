@@ -127,12 +127,12 @@ impl Core {
             | Event::Submitted { .. }
             | Event::RoundBegan { .. }
             | Event::Granted { .. }
-            | Event::ExecutorChanged { .. }
-            | Event::JobChanged { .. }
+            | Event::ExecutorChanged { .. } => {}
+            Event::JobChanged { .. }
             | Event::JobNext { .. }
             | Event::JobNeedsNext { .. }
             | Event::CalendarChanged { .. }
-            | Event::BackfillWaits { .. } => {}
+            | Event::BackfillWaits { .. } => self.job_event(event, now),
         }
     }
 

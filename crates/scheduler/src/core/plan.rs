@@ -236,6 +236,7 @@ impl Core {
 
     /// Proposes again what had found no room.
     pub(crate) fn retry(&mut self) {
+        self.retry_jobs();
         if !self.again.is_empty() {
             self.steps.push(Step::Propose(std::mem::take(&mut self.again)));
         }

@@ -1,5 +1,6 @@
 //! What the loop reads from the tables.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use orloj_model::id::Millis;
@@ -9,6 +10,7 @@ use orloj_model::query;
 use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
 use orloj_model::task::{Phase, TaskSpec};
+use orloj_model::trigger::placeholder::{AttemptValues, expand_attempt};
 use orloj_wire::protocol::Dispatch;
 
 use super::fresh::Fresh;
@@ -92,16 +94,34 @@ fn body(lease: &Lease, spec: &TaskSpec, due_at: Millis, checkpoint: Option<Vec<u
         attempt: attempt_ref(lease),
         shard_total: spec.shard_total,
         handler: spec.handler.clone(),
-        // Parameters were parsed when they were submitted.
-        params: serde_json::from_slice(&spec.params).unwrap_or_default(),
+        params: params(lease, spec),
         caller_id: spec.caller.to_string(),
-        business_key: spec.business_key.clone(),
+        business_key: spec.business_key.as_ref().map(|key| expanded(lease, spec, key).into_owned()),
         dedupe_key: spec.dedupe_key.clone().unwrap_or_else(|| lease.shard.task.to_string()),
         timeout_ms: spec.timeout_ms.map(|ms| if is_on(Mutant::TimeoutDoubled) { 2 * ms } else { ms }),
         due_at,
         scheduled_at,
         job_id,
         checkpoint,
+    }
+}
+
+/// The parameters of an attempt. They were parsed when they were submitted, or when the job was.
+fn params(lease: &Lease, spec: &TaskSpec) -> serde_json::Value {
+    let text = std::str::from_utf8(&spec.params).unwrap_or_default();
+    serde_json::from_str(&expanded(lease, spec, text)).unwrap_or_default()
+}
+
+/// Fills in what a job's text says of the attempt. A submission's text means nothing but itself, and neither does
+/// one that a person gave for one run and that is no placeholder.
+fn expanded<'a>(lease: &Lease, spec: &TaskSpec, text: &'a str) -> Cow<'a, str> {
+    if spec.origin.job().is_none() || !text.contains("${") {
+        return Cow::Borrowed(text);
+    }
+    let (attempt, shard_index, shard_total) = (lease.attempt, lease.shard.shard, spec.shard_total);
+    match expand_attempt(text, AttemptValues { attempt, shard_index, shard_total }) {
+        Ok(filled) => Cow::Owned(filled),
+        Err(_) => Cow::Borrowed(text),
     }
 }
 
