@@ -12,7 +12,7 @@ mod clock;
 mod delayed;
 mod executor_killed;
 mod first_steps;
-mod jobs;
+mod job_commands;
 mod leader_killed;
 mod leader_stopped;
 mod replica_data;
