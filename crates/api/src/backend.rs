@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use orloj_model::Command;
 use orloj_model::executor::{Executor, ExecutorState};
+use orloj_model::graph::Graph;
 use orloj_model::id::{CallerId, Millis, NodeId, TaskId};
 use orloj_model::query::{self, Cursor, TaskView};
 use orloj_model::tables::Read;
@@ -80,6 +81,8 @@ pub trait Backend: JobReads + Send + Sync + 'static {
     fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<TablePage>, StorageFault>;
     /// Every executor.
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault>;
+    /// The graph around a task, of at most `limit` tasks.
+    fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault>;
     /// Whether a caller's Idempotency-Key stands for a task.
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault>;
     /// What applied entries change.
@@ -220,6 +223,11 @@ impl Backend for Store {
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
         let view = self.view();
         Ok(At { applied: view.applied(), value: query::executors(&view)? })
+    }
+
+    fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: query::graph(&view, id, limit)? })
     }
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {

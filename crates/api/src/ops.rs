@@ -3,12 +3,14 @@
 mod batch;
 mod cluster;
 mod executors;
+mod graph;
 mod jobs;
 mod logs;
 mod submit;
 mod tasks;
 
 pub(crate) use cluster::role as role_name;
+pub(crate) use graph::parent_not_found;
 use orloj_model::Reply;
 use orloj_model::command::{Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
@@ -60,6 +62,7 @@ pub(crate) async fn run(
         Operation::CancelTask(id) => call.cancel_task(id).await,
         Operation::ListAttempts(id) => call.list_attempts(id).await,
         Operation::ReadLog(id) => call.read_log(id).await,
+        Operation::GetGraph(id) => call.get_graph(id).await,
         Operation::ListExecutors => call.list_executors().await,
         Operation::DrainExecutor(id) => call.drain_executor(id).await,
         Operation::ShowCluster => call.show_cluster().await,

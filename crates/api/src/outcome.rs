@@ -251,6 +251,7 @@ impl From<Refusal> for Failure {
             ),
             Refusal::ExecutorUnknown => Failure::new(Code::NotFound, "no executor has this id"),
             Refusal::ExecutorNotOnline => Failure::new(Code::Conflict, "the executor is offline or has left"),
+            Refusal::ParentNotFound { parent } => crate::ops::parent_not_found(parent),
             Refusal::JobNotFound => Failure::new(Code::JobNotFound, "no job of this caller has this id"),
             Refusal::CalendarNotFound { calendar } => Failure::calendar_not_found(calendar.as_str()),
             Refusal::VersionMismatch { current: 0 } => {

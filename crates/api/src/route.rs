@@ -4,7 +4,7 @@
 mod job;
 
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
+use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT, JOB_BODY_LIMIT};
 
 use crate::limit::Cost;
 use crate::outcome::Failure;
@@ -33,6 +33,8 @@ pub enum Operation {
     ListAttempts(String),
     /// `GET tasks/{id}/logs`
     ReadLog(String),
+    /// `GET tasks/{id}/graph`
+    GetGraph(String),
     /// `GET executors`
     ListExecutors,
     /// `POST executors/{id}/drain`
@@ -71,6 +73,7 @@ impl Operation {
             | Operation::CancelTask(_)
             | Operation::ListAttempts(_)
             | Operation::ReadLog(_)
+            | Operation::GetGraph(_)
             | Operation::Job(_) => Access::Caller,
             Operation::ListExecutors | Operation::ShowCluster => Access::Both,
             Operation::DrainExecutor(_)
@@ -96,6 +99,7 @@ impl Operation {
             | Operation::GetTask(_)
             | Operation::ListAttempts(_)
             | Operation::ReadLog(_)
+            | Operation::GetGraph(_)
             | Operation::ListExecutors
             | Operation::ShowCluster => false,
             Operation::Job(operation) => operation.changes(),
@@ -117,6 +121,7 @@ impl Operation {
     pub fn body_limit(&self) -> usize {
         match self {
             Operation::SubmitBatch => BATCH_BODY_LIMIT,
+            Operation::Job(operation) if operation.defines() => JOB_BODY_LIMIT,
             _ => BODY_LIMIT,
         }
     }
@@ -131,6 +136,7 @@ impl Operation {
             Operation::CancelTask(_) => "cancel_task",
             Operation::ListAttempts(_) => "list_attempts",
             Operation::ReadLog(_) => "read_log",
+            Operation::GetGraph(_) => "get_graph",
             Operation::ListExecutors => "list_executors",
             Operation::DrainExecutor(_) => "drain_executor",
             Operation::ShowCluster => "show_cluster",
@@ -169,6 +175,7 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
         ["tasks", id, "cancel"] => ("POST", Operation::CancelTask(owned(id))),
         ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
         ["tasks", id, "logs"] => ("GET", Operation::ReadLog(owned(id))),
+        ["tasks", id, "graph"] => ("GET", Operation::GetGraph(owned(id))),
         ["executors"] => ("GET", Operation::ListExecutors),
         ["executors", id, "drain"] => ("POST", Operation::DrainExecutor(owned(id))),
         ["cluster"] => ("GET", Operation::ShowCluster),
@@ -237,7 +244,7 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 33] = [
+    const ALL: [(&str, &str); 34] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
         ("GET", "/openapi/v1/tasks"),
@@ -245,6 +252,7 @@ mod tests {
         ("POST", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw/cancel"),
         ("GET", "/openapi/v1/tasks/x/attempts"),
         ("GET", "/openapi/v1/tasks/x/logs"),
+        ("GET", "/openapi/v1/tasks/x/graph"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),

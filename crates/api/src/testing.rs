@@ -6,6 +6,7 @@ mod client;
 pub(crate) mod fake;
 mod fake_leader;
 mod forwarding;
+mod graph;
 mod internal;
 mod job_preview;
 mod jobs;

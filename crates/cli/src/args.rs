@@ -4,7 +4,7 @@ mod job;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bench::args::{BenchArgs, PartArgs};
@@ -181,6 +181,11 @@ pub enum TaskCommand {
         /// Its id, tsk_…
         task: String,
     },
+    /// Show the tasks around one and who waits for whom; of a workflow the whole run.
+    Graph {
+        /// Its id, tsk_…
+        task: String,
+    },
     /// Print the log of a task's newest attempt.
     Logs {
         /// Its id, tsk_…
@@ -237,6 +242,18 @@ pub struct SubmitArgs {
     /// A label that the executor must carry, NAME=VALUE; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub labels: Vec<String>,
+    /// How many shards, 1-1024. Default: 1.
+    #[arg(long)]
+    pub shards: Option<u64>,
+    /// What becomes of the other shards when one has failed for good. Default: wait.
+    #[arg(long, value_enum)]
+    pub on_shard_failure: Option<ShardFailure>,
+    /// Run once on each executor that has the handler.
+    #[arg(long, conflicts_with_all = ["pin", "shards"])]
+    pub broadcast: bool,
+    /// A task that must end first, TASK or TASK:success|completed|failure; may be repeated.
+    #[arg(long = "after", value_name = "TASK[:ON]")]
+    pub after: Vec<String>,
     /// Run on this executor alone.
     #[arg(long)]
     pub pin: Option<String>,
@@ -256,6 +273,15 @@ pub struct SubmitArgs {
     /// With --wait: the longest wait, in ms.
     #[arg(long, requires = "wait")]
     pub wait_timeout_ms: Option<u64>,
+}
+
+/// What becomes of the other shards of a task when one has failed for good.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ShardFailure {
+    /// They go on.
+    Wait,
+    /// They are stopped.
+    Cancel,
 }
 
 /// `orloj task list`

@@ -12,6 +12,7 @@ use crate::exit::{Code, Failure};
 pub mod calendar;
 pub mod cluster;
 pub mod executor;
+mod graph;
 pub mod job;
 pub mod output;
 pub mod task;

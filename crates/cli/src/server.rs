@@ -225,7 +225,7 @@ impl Running {
             Arc::new(link),
             cluster_clock,
             Arc::new(SystemRandom),
-            config.scheduler.clone(),
+            orloj_scheduler::Options { max_running: secrets.max_running, ..config.scheduler.clone() },
             orloj_scheduler::metrics::Metrics::register(&mut registry),
         );
         let parts = Parts {

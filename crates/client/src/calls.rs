@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orloj_wire::rest::{
     AddMember, Attempts, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS, MemberChanged,
-    Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskPage, Transfer, Transferred,
+    Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskGraph, TaskPage, Transfer, Transferred,
 };
 use orloj_wire::sign;
 use tokio::time::Instant;
@@ -124,6 +124,11 @@ impl Client {
     /// Every attempt of a task.
     pub async fn attempts(&self, task_id: &str) -> Result<Attempts, Error> {
         self.send(Call::get(task_path(task_id, "/attempts")?)).await
+    }
+
+    /// The graph of tasks around one: of a workflow the whole run.
+    pub async fn graph(&self, task_id: &str) -> Result<TaskGraph, Error> {
+        self.send(Call::get(task_path(task_id, "/graph")?)).await
     }
 
     /// A piece of the log of one attempt.

@@ -19,7 +19,9 @@ mod clocks;
 mod executors;
 mod jobs;
 mod leases;
+mod limits;
 mod plan;
+mod sharded;
 mod strays;
 mod timers;
 
@@ -47,6 +49,8 @@ pub(crate) use executors::{Exec, Liveness};
 use jobs::Jobs;
 pub(crate) use jobs::{After, Duty};
 pub(crate) use leases::attempt_ref;
+use limits::Limits;
+use sharded::Sharded;
 
 /// The instant of an input, by every clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +108,10 @@ pub(crate) struct Candidate {
     /// It is in the ready index already.
     pub ready: bool,
     pub spec: Arc<TaskSpec>,
+    /// Who had its last attempt, which came to nothing: another one is tried first.
+    pub last: Option<ExecutorId>,
+    /// It is of a broadcast: until that has its shards, or pinned to the executor that this shard is for.
+    pub broadcast: bool,
 }
 
 /// Where the leader has a shard in hand.
@@ -184,6 +192,8 @@ pub(crate) struct Core {
     /// Waiting shards that are still in the due index, oldest first.
     unready: VecDeque<(ShardKey, u64)>,
     fleet: Fleet,
+    sharded: Sharded,
+    limits: Limits,
     executors: BTreeMap<ExecutorId, Exec>,
     /// Grants that have been proposed and not answered.
     granting: usize,
@@ -205,6 +215,7 @@ impl Core {
     pub(crate) fn new(options: Options, round: Round, now: Now) -> Self {
         let mut wheel = Wheel::new(options.tick_ms);
         wheel.advance(now.mono_ms, 0, &mut Vec::new());
+        let limits = Limits::new(options.max_running.clone());
         Core {
             wheel,
             round,
@@ -219,6 +230,8 @@ impl Core {
             waiting: WaitingRoom::new(),
             unready: VecDeque::new(),
             fleet: Fleet::new(),
+            sharded: Sharded::default(),
+            limits,
             executors: BTreeMap::new(),
             granting: 0,
             held: 0,
@@ -240,7 +253,7 @@ impl Core {
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             timed: self.wheel.len() - self.job_timers(),
-            waiting: self.waiting.len(),
+            waiting: self.waiting.len() + self.limits.parked(),
             granting: self.granting,
             held: self.held,
             job_timers: self.job_timers(),
@@ -258,15 +271,22 @@ impl Core {
                 self.wheel.cancel(*timer);
             }
             Tracked::Due => {}
-            Tracked::Waiting(_) => {
+            Tracked::Waiting(candidate) => {
                 self.waiting.remove(&shard);
+                self.limits.gone(shard, &candidate.spec);
             }
             Tracked::Granting { executor, .. } => {
                 self.granting -= 1;
                 self.fleet.give_back(*executor);
+                self.sharded.left(shard, *executor);
+                self.limits.left(shard);
             }
             Tracked::Held(held) => {
                 self.held -= 1;
+                self.limits.left(shard);
+                if let Some(slot) = self.fleet.find(&held.executor) {
+                    self.sharded.left(shard, slot);
+                }
                 if let Some(exec) = self.executors.get_mut(&held.executor) {
                     exec.forget(held.lease, &mut self.fleet);
                 }

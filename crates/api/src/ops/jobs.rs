@@ -3,6 +3,7 @@
 mod backfill;
 mod calendars;
 mod define;
+mod flow;
 mod merge;
 mod preview;
 mod put;

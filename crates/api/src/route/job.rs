@@ -55,6 +55,11 @@ impl JobOperation {
         }
     }
 
+    /// Whether it says what a job is, which with many steps is long.
+    pub fn defines(&self) -> bool {
+        matches!(self, JobOperation::Create | JobOperation::Replace(_) | JobOperation::Patch(_))
+    }
+
     /// Whether it changes something.
     pub fn changes(&self) -> bool {
         !matches!(

@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orloj_model::command::ShardRef;
 use orloj_model::executor::{Executor, Registration};
+use orloj_model::graph::Graph;
 use orloj_model::id::{CalendarName, CallerId, ExecutorId, JobId, Millis, NodeId, Round, TaskId};
 use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, JobKey};
 use orloj_model::query::{self, JobView, TaskView};
@@ -405,6 +406,10 @@ impl Backend for FakeStore {
 
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
         self.read(query::executors)
+    }
+
+    fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault> {
+        self.read(|tables| query::graph(tables, id, limit))
     }
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {

@@ -1,5 +1,6 @@
 //! Jobs and calendars as the API shows them. Pure.
 
+use orloj_model::graph::{JobFlow, Step};
 use orloj_model::job::{
     BackfillRow, CalendarKey, CalendarRow, Counts, Definition, HistoryRow, JobKey, JobOutcome,
 };
@@ -10,17 +11,21 @@ use orloj_wire::rest::job::{
     Backfill, Calendar, HistoryEntry, Job, JobCounts, JobSpec, JobState, Misfire, NextFire, Paused,
 };
 use orloj_wire::rest::trigger::{CalendarSpec, TriggerSpec};
+use orloj_wire::rest::{StepNeed, StepSpec};
 use orloj_wire::time::Time;
 use serde_json::Value;
 
 use super::Detail;
+use super::graph::{on, on_shard_failure};
 
 /// A job.
 pub fn job(view: &JobView, detail: Detail, applied_index: u64) -> Job {
     let (job, state) = (&view.job, &view.state);
-    let mut definition = serde_json::to_value(spec(&job.definition)).expect("a definition serialises");
+    let mut definition =
+        serde_json::to_value(spec(&job.definition, &view.flow)).expect("a definition serialises");
     if let (Detail::Listed, Value::Object(fields)) = (detail, &mut definition) {
         fields.remove("params");
+        fields.remove("steps");
     }
     Job {
         job_id: view.key.job.to_string(),
@@ -43,8 +48,36 @@ pub fn job(view: &JobView, detail: Detail, applied_index: u64) -> Job {
     }
 }
 
+/// A step as its owner could have written it.
+fn step(step: &Step, all: &[Step]) -> StepSpec {
+    let template = &step.template;
+    let needs = step.needs.iter().filter_map(|need| {
+        let name = all.get(usize::from(need.step))?.name.clone();
+        Some(StepNeed { step: name, on: on(need.on) })
+    });
+    StepSpec {
+        depends_on: needs.collect(),
+        priority: Some(template.priority.into()),
+        timeout_ms: template.timeout_ms,
+        retry: Some(super::retry(&template.retry)),
+        labels: template.labels.clone(),
+        routing_key: template.routing_key.clone(),
+        zone: template.zone.clone(),
+        strategy: Some(super::strategy(&template.strategy)),
+        business_key: template.business_key.clone(),
+        shard_total: Some(template.shard_total.into()),
+        on_shard_failure: Some(on_shard_failure(step.on_shard_failure)),
+        estimated_duration_ms: template.estimated_duration_ms,
+        ..StepSpec::new(
+            step.name.clone(),
+            template.handler.clone(),
+            super::json_or_text(template.params.as_bytes()),
+        )
+    }
+}
+
 /// The definition as its owner could have written it, with every default spelled out.
-pub fn spec(definition: &Definition) -> JobSpec {
+pub fn spec(definition: &Definition, flow: &JobFlow) -> JobSpec {
     let template = &definition.template;
     let (misfire, misfire_cap) = match definition.misfire.policy {
         trigger::Misfire::Skip => (Misfire::Skip, None),
@@ -72,6 +105,8 @@ pub fn spec(definition: &Definition) -> JobSpec {
         strategy: Some(super::strategy(&template.strategy)),
         business_key: template.business_key.clone(),
         shard_total: Some(template.shard_total.into()),
+        on_shard_failure: Some(on_shard_failure(flow.on_shard_failure)),
+        steps: flow.steps.iter().map(|one| step(one, &flow.steps)).collect(),
         callback_url: template.callback_url.clone(),
         estimated_duration_ms: template.estimated_duration_ms,
         ..JobSpec::new(template.handler.clone(), Value::Null)

@@ -3,7 +3,7 @@
 
 use crate::command::Computed;
 use crate::id::{CalendarName, CallerId, Millis, TaskId};
-use crate::job::{CalendarKey, Definition, Filled, JobKey, carry};
+use crate::job::{CalendarKey, Definition, Filled, JobKey, Template, carry};
 use crate::query::{self, JobView};
 use crate::tables::Read;
 use crate::trigger::placeholder::{FireValues, PlaceholderError, expand_fire};
@@ -113,9 +113,21 @@ impl Definition {
         scheduled_at: Millis,
         zone: &str,
     ) -> Result<Filled, PlaceholderError> {
-        let template = &self.template;
-        let params = fill_text(&template.params, key, task, scheduled_at, zone)?;
-        let business_key = match &template.business_key {
+        self.template.fill(key, task, scheduled_at, zone)
+    }
+}
+
+impl Template {
+    /// The same of one template.
+    pub fn fill(
+        &self,
+        key: &JobKey,
+        task: TaskId,
+        scheduled_at: Millis,
+        zone: &str,
+    ) -> Result<Filled, PlaceholderError> {
+        let params = fill_text(&self.params, key, task, scheduled_at, zone)?;
+        let business_key = match &self.business_key {
             Some(text) => fill_text(text, key, task, scheduled_at, zone)?,
             None => None,
         };

@@ -79,26 +79,30 @@ fn triggers() -> Vec<Trigger> {
     .to_vec()
 }
 
+pub(super) fn template() -> Template {
+    Template {
+        handler: "report".into(),
+        params: "{}".into(),
+        priority: 5,
+        labels: BTreeMap::from([("k".into(), "v".into())]),
+        routing_key: Some("r".into()),
+        zone: Some("z".into()),
+        strategy: Strategy::Pinned(executor()),
+        business_key: Some("b".into()),
+        retry: RetryPolicy { max_retries: 2, backoff_ms: vec![10, 20], jitter_pct: 3, max_lost: 4 },
+        timeout_ms: Some(5),
+        expire_after_ms: Some(6),
+        shard_total: 2,
+        callback_url: Some("https://h/".into()),
+        estimated_duration_ms: Some(7),
+    }
+}
+
 fn definition(overlap: OverlapPolicy, policy: Misfire) -> Definition {
     Definition {
         title: "t".into(),
         description: "d".into(),
-        template: Template {
-            handler: "report".into(),
-            params: "{}".into(),
-            priority: 5,
-            labels: BTreeMap::from([("k".into(), "v".into())]),
-            routing_key: Some("r".into()),
-            zone: Some("z".into()),
-            strategy: Strategy::Pinned(executor()),
-            business_key: Some("b".into()),
-            retry: RetryPolicy { max_retries: 2, backoff_ms: vec![10, 20], jitter_pct: 3, max_lost: 4 },
-            timeout_ms: Some(5),
-            expire_after_ms: Some(6),
-            shard_total: 2,
-            callback_url: Some("https://h/".into()),
-            estimated_duration_ms: Some(7),
-        },
+        template: template(),
         triggers: triggers(),
         calendars: vec![calendar_key().calendar],
         misfire: CatchUp { policy, grace_ms: 8 },
@@ -117,7 +121,7 @@ fn missed() -> Missed {
     Missed { reason: SkipReason::Misfire, count: 2, exact: true, first: 3, last: 4 }
 }
 
-fn filled() -> Filled {
+pub(super) fn filled() -> Filled {
     Filled { params: Some(b"{}".to_vec()), business_key: Some("b".into()) }
 }
 
@@ -125,17 +129,20 @@ fn computed() -> Computed {
     Computed { revision: 2, calendars: vec![3], after: 4, next: Some(next(Some(DstEffect::GapShifted))) }
 }
 
-fn commands(golden: &mut Golden) {
-    let mut add =
-        |name: &str, command| golden.command(&format!("job {name}"), Command::Job(Box::new(command)));
-    let put = PutJob {
+pub(super) fn put() -> PutJob {
+    PutJob {
         job: job(),
         expected: Some(1),
         definition: definition(OverlapPolicy::Queue, Misfire::FireAll { cap: 3 }),
         computed: computed(),
         claim: claim(),
-    };
-    add("put", JobCommand::Put(Box::new(put)));
+    }
+}
+
+fn commands(golden: &mut Golden) {
+    let mut add =
+        |name: &str, command| golden.command(&format!("job {name}"), Command::Job(Box::new(command)));
+    add("put", JobCommand::Put(Box::new(put())));
     add("pause", JobCommand::Pause { job: job(), note: "n".into(), claim: claim() });
     let missed_some = Some(missed());
     add(

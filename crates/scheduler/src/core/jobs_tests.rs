@@ -16,7 +16,7 @@ fn at(ms: u64) -> Now {
 }
 
 fn key(number: usize) -> JobKey {
-    let job = JobId::new(&format!("j{number}")).expect("a valid id");
+    let job = JobId::new(format!("j{number}")).expect("a valid id");
     JobKey { caller: CallerId::new("c").expect("a valid name"), job }
 }
 

@@ -49,6 +49,7 @@ impl Core {
         if at >= self.loaded_until {
             return;
         }
+        self.sharded.note(shard);
         if at <= shown(now, clock) {
             // No need to wait for the next tick.
             self.tracked.insert(shard, Tracked::Due);

@@ -14,8 +14,8 @@ use orloj_raft_store::{Fault, ProposeError, Store};
 use tracing::{debug, error, warn};
 
 use super::work::Done;
-use super::{Ended, Leader, PAGE, lost_or_again};
-use crate::core::{After, Duty, Now};
+use super::{Ended, Leader, PAGE, lost_or_again, rows};
+use crate::core::{After, Candidate, Duty, Now};
 
 /// Duties whose rows are read at one go; then others get the thread.
 const READ_AT_ONCE: usize = 16;
@@ -83,6 +83,22 @@ impl Leader<'_> {
         for (calendar, _) in query::spreading(&view, usize::MAX)? {
             self.core.go_on(Duty::Spread(calendar));
         }
+        Ok(())
+    }
+
+    /// A due shard is ready; what limits its job is known by then.
+    pub(super) fn ready<R: Read<Error = Fault>>(
+        &mut self,
+        view: &R,
+        candidate: Candidate,
+        now: Now,
+    ) -> Result<(), Ended> {
+        if let Some(job) = rows::job_of(&candidate.spec)
+            && !self.core.knows_limit(&job)
+        {
+            self.core.limit_job(&job, rows::limit_of(view, &job)?);
+        }
+        self.core.ready(candidate, now);
         Ok(())
     }
 

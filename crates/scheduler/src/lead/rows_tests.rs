@@ -106,7 +106,7 @@ fn executor() -> ExecutorId {
 #[test]
 fn a_first_attempt_is_the_same_from_hand_and_from_the_tables() {
     let mut world = World::submitted();
-    let read = candidate(&world.tables, SHARD).unwrap().unwrap();
+    let read = candidate(&world.tables, SHARD, &mut Specs::default()).unwrap().unwrap();
     let known = world.fresh.candidate(SHARD).unwrap();
     assert_eq!((known.attempt, known.since, known.ready), (read.attempt, read.since, read.ready));
     assert_eq!(known.spec, read.spec);
@@ -137,7 +137,7 @@ fn a_second_attempt_is_read_with_its_checkpoint_also_when_the_first_was_never_pu
         chance: 0,
     })));
     assert!(world.fresh.candidate(SHARD).is_none(), "what became of the first stands in the tables alone");
-    let next = candidate(&world.tables, SHARD).unwrap().unwrap();
+    let next = candidate(&world.tables, SHARD, &mut Specs::default()).unwrap().unwrap();
     let second = world.grant(next.attempt);
     assert_eq!(second.attempt, 2);
     assert!(world.fresh.take_for(&second).is_none());

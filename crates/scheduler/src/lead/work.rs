@@ -166,6 +166,9 @@ impl Leader<'_> {
                     if !self.core.applied(command, &applied.reply, now) {
                         return Err(Ended::Lost);
                     }
+                    if let Command::Graph(command) = command {
+                        self.graph_refused(command, &applied.reply);
+                    }
                 }
             }
             Done::Proposed(commands, Err(error)) => match error {

@@ -20,7 +20,7 @@ pub use check::params_faults;
 use super::preview::PREVIEW_LIMIT;
 use super::submit::{MAX_ATTEMPT_MS, no_params, within};
 use super::trigger::TriggerSpec;
-use super::{Retry, Strategy, Submit};
+use super::{OnShardFailure, Retry, StepSpec, Strategy, Submit};
 use crate::json::{Strict, objects};
 use crate::time::Time;
 
@@ -139,6 +139,12 @@ pub struct JobSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub shard_total: Option<u64>,
+    /// Of a job without steps: what becomes of the other shards of a task when one has failed for good.
+    #[serde(default, alias = "on_shard_failure", skip_serializing_if = "Option::is_none")]
+    pub on_shard_failure: Option<OnShardFailure>,
+    /// A workflow: at most 1,000 steps, which run in place of the job's own handler. A fire makes one run of all.
+    #[serde(default, deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepSpec>,
     /// Where to announce the end of each task.
     #[serde(default, alias = "callback_url", skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
@@ -180,6 +186,8 @@ impl JobSpec {
             strategy: None,
             business_key: None,
             shard_total: None,
+            on_shard_failure: None,
+            steps: Vec::new(),
             callback_url: None,
             estimated_duration_ms: None,
             allow_unknown_handler: false,
@@ -198,6 +206,7 @@ impl JobSpec {
             strategy: self.strategy.clone(),
             business_key: self.business_key.clone(),
             shard_total: self.shard_total,
+            on_shard_failure: self.on_shard_failure,
             callback_url: self.callback_url.clone(),
             estimated_duration_ms: self.estimated_duration_ms,
             allow_unknown_handler: self.allow_unknown_handler,

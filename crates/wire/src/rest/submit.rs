@@ -6,6 +6,7 @@ use orloj_model::id::check_name;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::OnShardFailure;
 use crate::json::Strict;
 use crate::problem::FieldError;
 use crate::time::Time;
@@ -26,8 +27,6 @@ pub const DEFAULT_PRIORITY: u64 = 5;
 const LABELS_LIMIT: usize = 32;
 /// The most steps of a backoff list.
 const BACKOFF_LIMIT: usize = 10;
-/// The most parents of a task.
-const DEPENDS_LIMIT: usize = 1_000;
 
 /// A submission. Only `handler` is required.
 ///
@@ -94,6 +93,9 @@ pub struct Submit {
         skip_serializing_if = "Option::is_none"
     )]
     pub shard_total: Option<u64>,
+    /// What becomes of the other shards when one has failed for good; by default they go on.
+    #[serde(default, alias = "on_shard_failure", skip_serializing_if = "Option::is_none")]
+    pub on_shard_failure: Option<OnShardFailure>,
     /// Tasks that must end first.
     #[serde(default, alias = "depends_on", skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependsOn>,
@@ -193,7 +195,7 @@ pub enum Strategy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DependsOn {
-    /// The parent.
+    /// The parent; in a batch also `#PLACE`, the place of an earlier submission of it, from 0.
     #[serde(alias = "task_id")]
     pub task_id: String,
     /// On which end of it; by default `success`.
@@ -252,6 +254,7 @@ impl Submit {
             business_key: None,
             dedupe_key: None,
             shard_total: None,
+            on_shard_failure: None,
             depends_on: Vec::new(),
             callback_url: None,
             estimated_duration_ms: None,
@@ -287,10 +290,7 @@ impl Submit {
             let message = format!("{} steps are outside 1-{BACKOFF_LIMIT}", retry.backoff_ms.len());
             faults.push(FieldError::new("/retry/backoffMs", message));
         }
-        if self.depends_on.len() > DEPENDS_LIMIT {
-            let message = format!("{} parents are more than {DEPENDS_LIMIT}", self.depends_on.len());
-            faults.push(FieldError::new("/dependsOn", message));
-        }
+        self.check_graph(&mut faults);
         faults
     }
 

@@ -46,7 +46,7 @@ impl Call<'_> {
         Ok(Definition {
             title: spec.title.clone(),
             description: spec.description.clone(),
-            template: template(task?, spec),
+            template: template(task?, spec.expire_after_ms),
             triggers,
             calendars: calendars.collect::<Result<_, _>>().map_err(|error| {
                 let fault = FieldError::new("/calendars", error.to_string());
@@ -65,7 +65,8 @@ impl Call<'_> {
         let access_key = &self.request.credentials.access_key;
         submit::spec(body, self.caller()?.clone(), access_key, |handler, _| {
             let kept = known.is_some_and(|view| view.job.definition.template.handler == handler);
-            Ok(kept || self.has_handler(handler)?)
+            // A job with steps runs none of its own.
+            Ok(!spec.steps.is_empty() || kept || self.has_handler(handler)?)
         })
     }
 
@@ -113,7 +114,8 @@ fn check_fires(
     })
 }
 
-fn template(task: TaskSpec, spec: &JobSpec) -> Template {
+/// What a task is made of that a submission would have made.
+pub(super) fn template(task: TaskSpec, expire_after_ms: Option<u64>) -> Template {
     Template {
         handler: task.handler,
         // It was a JSON value a moment ago.
@@ -126,7 +128,7 @@ fn template(task: TaskSpec, spec: &JobSpec) -> Template {
         business_key: task.business_key,
         retry: task.retry,
         timeout_ms: task.timeout_ms,
-        expire_after_ms: spec.expire_after_ms,
+        expire_after_ms,
         shard_total: task.shard_total,
         callback_url: task.callback_url,
         estimated_duration_ms: task.estimated_duration_ms,

@@ -1,6 +1,6 @@
 //! Creating, replacing and patching jobs.
 
-use orloj_model::command::{JobCommand, PutJob};
+use orloj_model::command::PutJob;
 use orloj_model::job::JobKey;
 use orloj_model::query::JobView;
 use orloj_model::{Refusal, Reply};
@@ -50,8 +50,8 @@ impl Call<'_> {
         let patched = self.store(&key, guard, |known| {
             let known = known.ok_or_else(|| Failure::from(Refusal::JobNotFound))?;
             // A struct with string keys always serialises.
-            let target =
-                serde_json::to_value(view::job_spec(&known.job.definition)).expect("a definition serialises");
+            let target = serde_json::to_value(view::job_spec(&known.job.definition, &known.flow))
+                .expect("a definition serialises");
             let merged = merge(target, patch.clone()).to_string();
             orloj_wire::json::read_object(merged.as_bytes())
                 .map_err(|fault| Failure::fields(Code::InvalidRequest, vec![fault]))
@@ -75,8 +75,9 @@ impl Call<'_> {
             let version = known.as_ref().map_or(0, |view| view.job.version);
             let (spec, now) = (body(known.as_ref())?, self.now()?);
             let definition = self.definition(key, &spec, known.as_ref(), now)?;
+            let flow = self.flow(&spec, known.as_ref())?;
             if guard.is_some_and(|guard| guard != version) {
-                return match known.filter(|view| view.job.definition == definition) {
+                return match known.filter(|view| view.job.definition == definition && view.flow == flow) {
                     // It is what this request makes of it: the answer to an earlier try was lost.
                     Some(view) if guard == Some(view.job.version - 1) => Ok(false),
                     _ => Err(Refusal::VersionMismatch { current: version }.into()),
@@ -90,7 +91,7 @@ impl Call<'_> {
                 computed,
                 claim: claim.take(),
             };
-            match self.propose_job(JobCommand::Put(Box::new(put))).await?.reply {
+            match self.propose_put(put, flow).await?.reply {
                 Reply::Job { .. } => return Ok(version == 0),
                 Reply::Refused(Refusal::VersionMismatch { .. }) => {}
                 Reply::Refused(Refusal::CalendarNotFound { calendar }) => {

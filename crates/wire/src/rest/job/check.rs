@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use orloj_model::graph::FLOW_BYTES_LIMIT;
 use orloj_model::id::{CalendarName, Millis, TaskId, check_job_id};
 use orloj_model::job::{JOB_CALENDARS_LIMIT, PARAMS_LIMIT, TEXT_LIMIT, TITLE_LIMIT};
 use orloj_model::trigger::placeholder::{self, FireValues};
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use super::{JobSpec, Misfire};
 use crate::problem::FieldError;
+use crate::rest::step;
 use crate::rest::submit::shortened;
 
 impl JobSpec {
@@ -40,7 +42,32 @@ impl JobSpec {
             faults.push(FieldError::new("/businessKey", error.to_string()).at(error.position));
         }
         faults.extend(params_faults("/params", &self.params.0, job));
+        self.check_steps(job, &mut faults);
         faults
+    }
+
+    fn check_steps(&self, job: &str, faults: &mut Vec<FieldError>) {
+        faults.extend(step::faults(&self.steps));
+        if self.steps.len() > step::STEPS_LIMIT {
+            return;
+        }
+        let mut bytes = 0;
+        for (place, step) in self.steps.iter().enumerate() {
+            let pointer = format!("/steps/{place}/params");
+            faults.extend(params_faults(&pointer, &step.params.0, job));
+            bytes += step.bytes();
+            if let Some(key) = &step.business_key
+                && let Err(error) = placeholder::check(key)
+            {
+                let pointer = format!("/steps/{place}/businessKey");
+                faults.push(FieldError::new(pointer, error.to_string()).at(error.position));
+            }
+        }
+        if bytes > FLOW_BYTES_LIMIT {
+            let message =
+                format!("{bytes} bytes of names, parameters and keys are more than {FLOW_BYTES_LIMIT}");
+            faults.push(FieldError::new("/steps", message));
+        }
     }
 
     fn check_calendars(&self, faults: &mut Vec<FieldError>) {

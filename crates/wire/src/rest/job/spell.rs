@@ -5,6 +5,7 @@ use orloj_model::id::Millis;
 use super::{JobSpec, MISFIRE_CAP, MISFIRE_GRACE_MS, Misfire};
 use crate::problem::FieldError;
 use crate::rest::DEFAULT_PRIORITY;
+use crate::rest::step;
 use crate::rest::trigger::TriggerSpec;
 
 impl JobSpec {
@@ -27,6 +28,8 @@ impl JobSpec {
             retry: Some(self.retry.clone().unwrap_or_default()),
             strategy: Some(self.strategy.clone().unwrap_or_default()),
             shard_total: Some(self.shard_total.unwrap_or(1)),
+            on_shard_failure: Some(self.on_shard_failure.unwrap_or_default()),
+            steps: step::spelled_out(&self.steps),
             allow_unknown_handler: false,
             ..self.clone()
         })
