@@ -109,3 +109,21 @@ fn a_mistake_is_shown_with_its_place_and_a_mark_under_the_character() {
         format!("{:#}", read_all(&["no-such-file.json"], NOW).unwrap_err()).contains("no-such-file.json")
     );
 }
+
+#[test]
+fn the_files_of_the_guide_are_files() {
+    let guides = [include_str!("../../../../../docs/jobs.md"), include_str!("../../../../../README.md")];
+    let mut seen = 0;
+    for guide in guides {
+        for kind in ["yaml", "toml"] {
+            for block in guide.split(&format!("```{kind}\n")).skip(1) {
+                let text = block.split("```").next().unwrap();
+                let written =
+                    read(&format!("jobs.{kind}"), text).unwrap_or_else(|error| panic!("{text}: {error:#}"));
+                assert!(!written.jobs.is_empty(), "{text}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 3, "{seen}");
+}
