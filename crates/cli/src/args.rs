@@ -1,5 +1,7 @@
 //! The command line.
 
+mod job;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -7,6 +9,10 @@ use clap_complete::Shell;
 
 use crate::bench::args::{BenchArgs, PartArgs};
 use crate::telemetry::LogFormat;
+
+pub use job::{
+    BackfillArgs, CalendarCommand, ImportArgs, JobCommand, JobRunArgs, OverlapArg, PreviewArgs, Source,
+};
 
 /// Runs tasks at the right time, on the right machine, on a replicated cluster.
 #[derive(Debug, Parser)]
@@ -21,7 +27,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 the task that was waited for did not succeed; 2 wrong command line, configuration \
+Exit codes: 0 done; 1 the task that was waited for did not succeed, or `job diff` found a difference; 2 wrong command line, configuration \
 or environment; 3 no replica answers, none leads, or the outcome is unknown; 4 refused; 5 no such thing; \
 6 the wait timed out; 70 the program failed.
 
@@ -43,6 +49,12 @@ pub enum Command {
     /// Submit tasks and look after them.
     #[command(subcommand)]
     Task(TaskCommand),
+    /// Define jobs, which make tasks by themselves, and look after them.
+    #[command(subcommand)]
+    Job(Box<JobCommand>),
+    /// Look after calendars, on whose days jobs do not fire.
+    #[command(subcommand)]
+    Calendar(CalendarCommand),
     /// Show and change the cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),

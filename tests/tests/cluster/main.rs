@@ -13,6 +13,7 @@ mod delayed;
 mod executor_killed;
 mod first_steps;
 mod graph;
+mod job_commands;
 mod jobs;
 mod leader_killed;
 mod leader_stopped;

@@ -13,11 +13,12 @@ mod state;
 
 use orloj_model::Refusal;
 use orloj_model::command::{Command, JobCommand};
-use orloj_model::id::{JobId, Millis};
-use orloj_model::job::{CalendarRow, JobKey};
+use orloj_model::id::{CalendarName, JobId, Millis};
+use orloj_model::job::Heeded;
+use orloj_model::job::JobKey;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query::JobView;
-use orloj_model::trigger::{Calendar, Schedule, TriggerError};
+use orloj_model::trigger::TriggerError;
 use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
 
@@ -95,36 +96,26 @@ impl Call<'_> {
         Ok(self.shared.backend.propose(Command::Job(Box::new(command))).await?)
     }
 
-    /// The calendars of a job. `pointer` is where a body names them.
-    fn calendar_rows(
-        &self,
-        names: &[orloj_model::id::CalendarName],
-        pointer: &str,
-    ) -> Result<Vec<CalendarRow>, Failure> {
+    /// The calendars that a job names, all of which must be there.
+    fn heeded(&self, names: &[CalendarName]) -> Result<Heeded, Failure> {
         let rows = self.shared.backend.calendars_named(self.caller()?, names)?.value;
-        let absent = names.iter().zip(&rows).enumerate().filter(|(_, (_, row))| row.is_none());
-        let faults: Vec<_> = absent
-            .map(|(place, (name, _))| {
-                FieldError::new(
-                    format!("{pointer}/{place}"),
-                    format!("{:?}: no such calendar", name.as_str()),
-                )
-            })
-            .collect();
+        let (mut heeded, mut faults) = (Heeded::default(), Vec::new());
+        for ((place, name), row) in names.iter().enumerate().zip(rows) {
+            match row {
+                Some(row) => {
+                    heeded.calendars.push(row.calendar);
+                    heeded.versions.push(row.version);
+                }
+                None => {
+                    let message = format!("{:?}: no such calendar", name.as_str());
+                    faults.push(FieldError::new(format!("/calendars/{place}"), message));
+                }
+            }
+        }
         match faults.is_empty() {
-            true => Ok(rows.into_iter().flatten().collect()),
+            true => Ok(heeded),
             false => Err(Failure::fields(Code::ValidationFailed, faults)),
         }
-    }
-
-    /// A stored job ready for computing, and the versions of its calendars.
-    fn schedule(&self, view: &JobView) -> Result<(Schedule, Vec<u64>), Failure> {
-        let definition = &view.job.definition;
-        let rows = self.calendar_rows(&definition.calendars, "/calendars")?;
-        let calendars: Vec<Calendar> = rows.iter().map(|row| row.calendar.clone()).collect();
-        let schedule =
-            Schedule::new(view.key.job.as_str(), &definition.triggers, &calendars).map_err(not_computable)?;
-        Ok((schedule, rows.iter().map(|row| row.version).collect()))
     }
 
     /// The version that the request says it has seen: the parameter `version`, which is signed as every parameter

@@ -97,8 +97,8 @@ fn submission(args: &SubmitArgs) -> anyhow::Result<Submit> {
     Ok(task)
 }
 
-/// JSON text, or `@FILE`, or `@-` for standard input.
-fn params(text: &str) -> anyhow::Result<Strict> {
+/// Parameters: JSON text, or `@FILE`, or `@-` for standard input.
+pub(super) fn params(text: &str) -> anyhow::Result<Strict> {
     let text = match text.strip_prefix('@') {
         None => text.to_owned(),
         Some("-") => {
@@ -116,7 +116,7 @@ fn params(text: &str) -> anyhow::Result<Strict> {
     })
 }
 
-fn instant(option: &str, text: Option<&str>) -> anyhow::Result<Option<Time>> {
+pub(super) fn instant(option: &str, text: Option<&str>) -> anyhow::Result<Option<Time>> {
     text.map(|text| Time::parse(text).map_err(|error| anyhow!("{option}: {error}"))).transpose()
 }
 
@@ -132,7 +132,7 @@ fn labels(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(labels)
 }
 
-async fn wait(client: &Client, task: &str, timeout_ms: Option<u64>, json: bool) -> Outcome {
+pub(super) async fn wait(client: &Client, task: &str, timeout_ms: Option<u64>, json: bool) -> Outcome {
     let task = client.wait(task, timeout_ms.map_or(NO_END, Duration::from_millis)).await?;
     show(&task, json)?;
     Ok(if task.status == "SUCCESS" { ExitCode::SUCCESS } else { Code::TaskFailed.into() })

@@ -142,7 +142,7 @@ impl Schedule {
     }
 
     fn step(&self, progress: &Progress, after: Millis) -> Option<Next> {
-        self.find(progress, after, 0).0
+        self.find(progress, after, 0).next
     }
 
     /// The instants later than `after` up to `until`: the newest ones, and how many there are before them.

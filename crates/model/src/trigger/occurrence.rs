@@ -91,17 +91,20 @@ pub(crate) struct Skips {
     limit: usize,
     /// There was more than the limit.
     pub truncated: bool,
+    /// How many were passed over, kept or not: what the search has cost.
+    pub steps: usize,
 }
 
 impl Skips {
     /// Keeps up to `limit`.
     pub fn up_to(limit: usize) -> Skips {
-        Skips { kept: Vec::new(), limit, truncated: false }
+        Skips { kept: Vec::new(), limit, truncated: false, steps: 0 }
     }
 
     /// Takes one; `false` when it is full, and whoever searches may jump over more of the same kind.
     pub fn push(&mut self, passed: Passed) -> bool {
         let room = self.kept.len() < self.limit;
+        self.steps += 1;
         if room {
             self.kept.push(passed);
         }

@@ -7,7 +7,7 @@ use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::job::{BACKFILL_LIMIT, Backfill, StartBackfill};
 use orloj_wire::time::Time;
 
-use super::Call;
+use super::{Call, not_computable};
 use crate::backend::At;
 use crate::ops::{Nothing, unexpected};
 use crate::outcome::{Answer, Failure};
@@ -30,7 +30,8 @@ impl Call<'_> {
         }
         self.up_to_date().await?;
         let view = self.own_job(&key)?.value;
-        let (schedule, _) = self.schedule(&view)?;
+        let heeded = self.heeded(&view.job.definition.calendars)?;
+        let schedule = view.schedule(&heeded.calendars).map_err(not_computable)?;
         match schedule.range(from.0, to.0, BACKFILL_LIMIT + 1).len() {
             0 => {
                 return Err(refuse("/from", format!("no trigger names an instant from {from} to {to}")));

@@ -2,10 +2,11 @@
 
 use orloj_model::command::Computed;
 use orloj_model::id::{CalendarName, Millis};
-use orloj_model::job::{Definition, JobKey, Template, carry};
+use orloj_model::job::computed_for_put;
+use orloj_model::job::{Definition, JobKey, Template};
 use orloj_model::query::JobView;
 use orloj_model::task::TaskSpec;
-use orloj_model::trigger::{self, Calendar, CatchUp, Progress, Schedule, Trigger};
+use orloj_model::trigger::{self, Calendar, CatchUp, Schedule, Trigger};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::job::{JobSpec, MISFIRE_CAP, MISFIRE_GRACE_MS, Misfire};
 
@@ -78,34 +79,24 @@ impl Call<'_> {
         known: Option<&JobView>,
         now: Millis,
     ) -> Result<Computed, Failure> {
-        let rows = self.calendar_rows(&definition.calendars, "/calendars")?;
-        let calendars: Vec<Calendar> = rows.iter().map(|row| row.calendar.clone()).collect();
-        let mut computed = Computed {
-            revision: known.map_or(0, |view| view.state.revision),
-            calendars: rows.iter().map(|row| row.version).collect(),
-            after: known.map_or(now, |view| view.state.decided.max(now)),
-            next: None,
-        };
-        let before = known.map(|view| &view.job.definition);
-        if before
-            .is_some_and(|old| old.triggers == definition.triggers && old.calendars == definition.calendars)
-        {
-            return Ok(computed);
+        let heeded = self.heeded(&definition.calendars)?;
+        let old = known.map(|view| &view.job.definition);
+        let same =
+            |old: &Definition| old.triggers == definition.triggers && old.calendars == definition.calendars;
+        if let Some(known) = known.filter(|view| same(&view.job.definition)) {
+            // It keeps its next fire.
+            let (revision, after) = (known.state.revision, known.state.decided.max(now));
+            return Ok(Computed { revision, calendars: heeded.versions, after, next: None });
         }
-        let old: &[Trigger] = before.map_or(&[], |old| &old.triggers);
         for (place, trigger) in definition.triggers.iter().enumerate() {
-            if !old.contains(trigger) {
-                check_fires(key, place, trigger, &calendars, now)?;
+            if !old.is_some_and(|old| old.triggers.contains(trigger)) {
+                check_fires(key, place, trigger, &heeded.calendars, now)?;
                 // Each may pass over thousands of excluded days.
                 tokio::task::yield_now().await;
             }
         }
-        let schedule = Schedule::new(key.job.as_str(), &definition.triggers, &calendars)
-            .map_err(|error| Failure::fields(Code::ValidationFailed, vec![error.into()]))?;
-        let progress = known
-            .map_or_else(Progress::default, |view| carry(&view.state.progress, old, &definition.triggers));
-        computed.next = schedule.next(&progress, computed.after);
-        Ok(computed)
+        computed_for_put(key, known, definition, &heeded, now)
+            .map_err(|error| Failure::fields(Code::ValidationFailed, vec![error.into()]))
     }
 }
 

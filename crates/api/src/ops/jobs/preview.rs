@@ -8,7 +8,7 @@ use orloj_wire::rest::job::{JobSpec, PreviewJob};
 use orloj_wire::rest::preview::{CalendarRef, PREVIEW_COUNT, PreviewAnswer, PreviewRequest};
 use serde_json::Value;
 
-use super::Call;
+use super::{Call, not_computable};
 use crate::outcome::{Answer, Failure};
 
 impl Call<'_> {
@@ -18,7 +18,8 @@ impl Call<'_> {
         let key = self.job_key(id)?;
         self.up_to_date().await?;
         let view = self.own_job(&key)?.value;
-        let (schedule, _) = self.schedule(&view)?;
+        let heeded = self.heeded(&view.job.definition.calendars)?;
+        let schedule = view.schedule(&heeded.calendars).map_err(not_computable)?;
         let from = from.map_or_else(|| self.now(), |from| Ok(from.0))?;
         Ok(preview(&schedule, &view.state.progress, from, count))
     }

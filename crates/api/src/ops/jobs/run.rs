@@ -2,17 +2,16 @@
 
 use orloj_model::command::{JobCommand, RunNow};
 use orloj_model::id::{Millis, TaskId};
-use orloj_model::job::Filled;
+use orloj_model::job::{Definition, Filled};
 use orloj_model::query::JobView;
-use orloj_model::trigger::placeholder::{FireValues, expand_fire};
-use orloj_model::trigger::{SkipReason, Zone};
+use orloj_model::trigger::SkipReason;
 use orloj_model::{Refusal, Reply};
 use orloj_wire::json::Strict;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::REPLAYED_HEADER;
 use orloj_wire::rest::job::{JobRun, RunJob, params_faults};
 
-use super::{Call, TRIES, contended, not_computable};
+use super::{Call, TRIES, contended};
 use crate::ops::unexpected;
 use crate::outcome::{Answer, Failure};
 
@@ -30,7 +29,7 @@ impl Call<'_> {
         let mut claim = Some(self.claim());
         for _ in 0..TRIES {
             let (view, now) = (self.own_job(&key)?.value, self.now()?);
-            let task = orloj_model::id::TaskId::draw(&*self.shared.random);
+            let task = TaskId::draw(&*self.shared.random);
             let run = RunNow {
                 job: key.clone(),
                 version: view.job.version,
@@ -66,18 +65,19 @@ impl Call<'_> {
 
 /// The texts of a run, with what is known of it filled in. Dates are in the zone of the job's first trigger.
 fn filled(view: &JobView, task: TaskId, now: Millis, params: Option<&str>) -> Result<Filled, Failure> {
-    let definition = &view.job.definition;
-    let zone = definition.triggers.first().map_or("UTC", |trigger| trigger.time_zone());
-    let zone = Zone::named(zone).map_err(not_computable)?;
-    let values = FireValues { job: view.key.job.as_str(), task, scheduled_at: now, zone: &zone };
-    // Checked when the job, or the request, came in.
-    let fill = |text: &str| {
-        expand_fire(text, &values).map_err(|error| Failure::internal("a stored placeholder is wrong", &error))
+    let zone = view.job.definition.triggers.first().map_or("UTC", |trigger| trigger.time_zone());
+    let fill = |definition: &Definition| {
+        // Checked when the job, or the request, came in.
+        definition
+            .fill(&view.key, task, now, zone)
+            .map_err(|error| Failure::internal("a stored placeholder is wrong", &error))
     };
-    Ok(Filled {
-        params: Some(fill(params.unwrap_or(&definition.template.params))?.into_bytes()),
-        business_key: definition.template.business_key.as_deref().map(fill).transpose()?,
-    })
+    let Some(params) = params else { return fill(&view.job.definition) };
+    let mut definition = view.job.definition.clone();
+    params.clone_into(&mut definition.template.params);
+    let mut filled = fill(&definition)?;
+    filled.params.get_or_insert_with(|| params.as_bytes().to_vec());
+    Ok(filled)
 }
 
 fn skipped(view: &JobView, reason: SkipReason) -> Failure {

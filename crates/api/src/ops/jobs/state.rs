@@ -2,13 +2,14 @@
 
 use orloj_model::command::{Computed, JobCommand};
 use orloj_model::job::TEXT_LIMIT;
+use orloj_model::job::computed_for_resume;
 use orloj_model::query::JobView;
-use orloj_model::trigger::{CatchUp, Misfire, Missed, SkipReason};
+use orloj_model::trigger::Missed;
 use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::job::{JobDeleted, PauseJob};
 
-use super::{Call, TRIES, contended};
+use super::{Call, TRIES, contended, not_computable};
 use crate::ops::{Nothing, unexpected};
 use crate::outcome::{Answer, Failure};
 
@@ -51,21 +52,11 @@ impl Call<'_> {
     /// The next fire of a job that is resumed now, and what it missed while it was paused. Nothing is made up for:
     /// whoever paused it meant it.
     fn resumption(&self, view: &JobView) -> Result<(Computed, Option<Missed>), Failure> {
-        let state = &view.state;
-        if state.paused.is_none() {
+        if view.state.paused.is_none() {
             return Ok((Computed::default(), None));
         }
-        let (schedule, calendars) = self.schedule(view)?;
-        let nothing = CatchUp { policy: Misfire::Skip, grace_ms: 0 };
-        let due = schedule.catch_up(nothing, &state.progress, state.decided, self.now()?);
-        let missed = due.skipped.into_iter().next();
-        let missed = missed.map(|missed| Missed { reason: SkipReason::Paused, ..missed });
-        // What is due in this very millisecond is not missed.
-        let (after, next) = match due.fires.into_iter().next() {
-            Some(first) => (first.scheduled_at - 1, Some(first)),
-            None => (due.through, due.next),
-        };
-        Ok((Computed { revision: state.revision, calendars, after, next }, missed))
+        let heeded = self.heeded(&view.job.definition.calendars)?;
+        computed_for_resume(view, &heeded, self.now()?).map_err(not_computable)
     }
 
     pub(super) async fn delete_job(&self, id: &str) -> Result<Answer, Failure> {

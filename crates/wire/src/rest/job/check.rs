@@ -117,7 +117,7 @@ pub fn params_faults(pointer: &str, params: &Value, job: &str) -> Vec<FieldError
     }
     let text = params.to_string();
     // What is filled in has the same length at every instant.
-    let utc = Zone::named("UTC").expect("the database has UTC");
+    let utc = Zone::utc();
     let values = FireValues { job, task: TaskId([0; 16]), scheduled_at: 0, zone: &utc };
     match placeholder::expand_fire(&text, &values) {
         Ok(filled) if filled.len().max(text.len()) > PARAMS_LIMIT => {
