@@ -3,6 +3,7 @@
 //! This file only routes; each group of commands has a file of its own. A command checks everything that
 //! it believes first and changes rows after, so a refusal leaves no trace.
 
+mod callback;
 mod cancel;
 mod context;
 mod create;
@@ -99,6 +100,7 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::ExecutorLeft { executor, incarnation } => executor::left(cx, executor, *incarnation),
         Command::Spend { claim } => Ok(submit::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
         Command::Job(command) => job::route(cx, command),
+        Command::Callback(command) => callback::route(cx, command),
     }
 }
 
@@ -122,6 +124,7 @@ fn of_the_round(command: &Command) -> bool {
         | Command::Drain { .. }
         | Command::Spend { .. } => false,
         Command::Job(command) => command.is_of_the_round(),
+        Command::Callback(command) => command.is_of_the_round(),
     }
 }
 

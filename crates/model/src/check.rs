@@ -1,6 +1,7 @@
 //! Invariants of the tables, recomputed from scratch: every index says exactly what the rows say. Tests run
 //! it after every command; an operator can run it on a snapshot. It reads everything.
 
+mod callback;
 mod job;
 
 use std::collections::BTreeSet;
@@ -49,6 +50,7 @@ pub fn check<R: Read>(tables: &R) -> Result<Vec<String>, R::Error> {
     pairs::<IdempotencyTable, IdempotencyExpiryTable, R>(tables, "idempotency", &mut faults)?;
     pairs::<NonceTable, NonceExpiryTable, R>(tables, "nonce", &mut faults)?;
     job::check(tables, &mut faults)?;
+    callback::check(tables, &mut faults)?;
     Ok(faults)
 }
 

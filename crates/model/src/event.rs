@@ -121,4 +121,11 @@ pub enum Event {
         /// The job.
         job: JobKey,
     },
+    /// A callback is in the outbox.
+    CallbackDue {
+        /// The host of its address.
+        host: String,
+        /// When its next send is due.
+        at: Millis,
+    },
 }

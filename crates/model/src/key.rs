@@ -284,8 +284,10 @@ macro_rules! key_codec {
     };
 }
 
+mod callback;
 mod job;
 
+pub use callback::CallbackDueKey;
 pub use job::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey};
 
 key_codec!(TaskId, |k, w| w.task(*k), |r| r.task()?);

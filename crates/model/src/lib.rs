@@ -14,6 +14,7 @@
 //! * [`query`] reads the tables by index.
 
 pub mod apply;
+pub mod callback;
 pub mod check;
 pub mod command;
 pub mod digest;

@@ -1,7 +1,9 @@
 //! Reads over the tables, by index. Nothing here scans a table; each page is bounded by its caller.
 
+mod callback;
 mod job;
 
+pub use callback::{callback, callbacks_due, callbacks_of_host, next_callback_host};
 pub use job::{
     JobView, backfill, backfills, calendar, calendars_of, due_jobs, history, job, jobs, jobs_of,
     open_tasks_of, spreading, users_of, wanted_jobs,

@@ -26,8 +26,10 @@ macro_rules! table {
     };
 }
 
+mod callback;
 mod job;
 
+pub use callback::{CallbackDueTable, CallbackTable};
 pub use job::{
     BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobHistoryTable, JobNextTable,
     JobStateTable, JobTable, JobTasksTable, JobWantedTable, TaskJobTable,

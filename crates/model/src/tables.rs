@@ -74,11 +74,15 @@ pub enum TableId {
     CalendarSpread = 27,
     /// Backfills under way: (caller, job).
     Backfill = 28,
+    /// [`crate::callback::Callback`] by task id.
+    Callback = 40,
+    /// The outbox: (host, next ms, task).
+    CallbackDue = 41,
 }
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 28] = [
+    pub const ALL: [TableId; 30] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -107,6 +111,8 @@ impl TableId {
         TableId::CalendarUse,
         TableId::CalendarSpread,
         TableId::Backfill,
+        TableId::Callback,
+        TableId::CallbackDue,
     ];
 }
 
