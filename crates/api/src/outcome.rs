@@ -246,6 +246,25 @@ impl From<Refusal> for Failure {
             ),
             Refusal::ExecutorUnknown => Failure::new(Code::NotFound, "no executor has this id"),
             Refusal::ExecutorNotOnline => Failure::new(Code::Conflict, "the executor is offline or has left"),
+            Refusal::CallerNotFound => {
+                Failure::new(Code::NotFound, "no caller of the API's making has this name")
+            }
+            Refusal::AccessKeyNotFound => {
+                Failure::new(Code::NotFound, "no access key of the API's making has this name")
+            }
+            Refusal::WebhookSecretNotFound => {
+                Failure::new(Code::NotFound, "the caller has no webhook secret with this id")
+            }
+            Refusal::TooManyKeys => Failure::new(
+                Code::Conflict,
+                "there are as many as there may be (two enabled keys and 16 in all, two webhook secrets): take one away",
+            ),
+            Refusal::TooManyCallers => {
+                Failure::new(Code::Conflict, "there are as many callers as there may be")
+            }
+            Refusal::VersionMismatch { current } => {
+                Failure::new(Code::Conflict, format!("it is at version {current} by now"))
+            }
             // The checks before the proposal rule the others out.
             other => Failure::internal("a command was refused", &format_args!("{other:?}")),
         }

@@ -1,6 +1,11 @@
 //! Which call a method and a path name. Pure, and the only place that knows the routes: every call is
 //! listed with who may make it, so none can be left unprotected.
 
+mod access;
+
+pub use access::AccessOperation;
+
+use orloj_model::access::Scope;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
 
@@ -29,6 +34,12 @@ pub enum Operation {
     ListAttempts(String),
     /// `GET tasks/{id}/logs`
     ReadLog(String),
+    /// `GET tasks/{id}/callbacks`
+    ListCallbacks(String),
+    /// `POST tasks/{id}/callbacks/redeliver`
+    Redeliver(String),
+    /// Callers, keys and the audit.
+    Access(AccessOperation),
     /// `GET executors`
     ListExecutors,
     /// `POST executors/{id}/drain`
@@ -64,13 +75,34 @@ impl Operation {
             | Operation::GetTask(_)
             | Operation::CancelTask(_)
             | Operation::ListAttempts(_)
-            | Operation::ReadLog(_) => Access::Caller,
+            | Operation::ReadLog(_)
+            | Operation::ListCallbacks(_)
+            | Operation::Redeliver(_) => Access::Caller,
             Operation::ListExecutors | Operation::ShowCluster => Access::Both,
-            Operation::DrainExecutor(_)
+            Operation::Access(_)
+            | Operation::DrainExecutor(_)
             | Operation::TransferLeader
             | Operation::AddMember
             | Operation::RemoveMember(_) => Access::Admin,
         }
+    }
+
+    /// The scope that a key needs for it; `None` where every key may.
+    pub fn scope(&self) -> Option<Scope> {
+        Some(match self {
+            Operation::ListExecutors | Operation::ShowCluster => return None,
+            Operation::Submit | Operation::SubmitBatch => Scope::Submit,
+            Operation::CancelTask(_) | Operation::Redeliver(_) => Scope::Cancel,
+            Operation::Access(AccessOperation::ListAudit) => Scope::Audit,
+            Operation::Access(_) => Scope::Callers,
+            Operation::DrainExecutor(_)
+            | Operation::TransferLeader
+            | Operation::AddMember
+            | Operation::RemoveMember(_) => Scope::Cluster,
+            // Whatever else a caller changes are its jobs and calendars.
+            other if other.changes() => Scope::Jobs,
+            _ => Scope::Read,
+        })
     }
 
     /// What it takes from the buckets.
@@ -83,12 +115,16 @@ impl Operation {
 
     /// Whether it changes something, so that a lost answer leaves the outcome unknown.
     pub fn changes(&self) -> bool {
+        if let Operation::Access(operation) = self {
+            return operation.changes();
+        }
         !matches!(
             self,
             Operation::ListTasks
                 | Operation::GetTask(_)
                 | Operation::ListAttempts(_)
                 | Operation::ReadLog(_)
+                | Operation::ListCallbacks(_)
                 | Operation::ListExecutors
                 | Operation::ShowCluster
         )
@@ -96,7 +132,12 @@ impl Operation {
 
     /// Whether its nonce is spent in the log before it is made, since it makes no command that carries one.
     pub fn spends_first(&self) -> bool {
-        self.access() == Access::Admin || matches!(self, Operation::SubmitBatch)
+        match self {
+            Operation::SubmitBatch => true,
+            // These make a command each, which spends it.
+            Operation::Access(_) => false,
+            _ => self.access() == Access::Admin,
+        }
     }
 
     /// Whether any replica answers it by itself, also without a leader.
@@ -122,6 +163,9 @@ impl Operation {
             Operation::CancelTask(_) => "cancel_task",
             Operation::ListAttempts(_) => "list_attempts",
             Operation::ReadLog(_) => "read_log",
+            Operation::ListCallbacks(_) => "list_callbacks",
+            Operation::Redeliver(_) => "redeliver_callback",
+            Operation::Access(operation) => operation.name(),
             Operation::ListExecutors => "list_executors",
             Operation::DrainExecutor(_) => "drain_executor",
             Operation::ShowCluster => "show_cluster",
@@ -141,6 +185,9 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
     check_path(path)?;
     let rest = path.strip_prefix(PREFIX).ok_or_else(not_found)?;
     let segments: Vec<&str> = rest.split('/').collect();
+    if let Some(found) = access::find(method, &segments) {
+        return found.map_err(Failure::method);
+    }
     let owned = |id: &str| id.to_owned();
     let (allowed, operation) = match segments[..] {
         ["tasks"] if method == "POST" => ("GET, POST", Operation::Submit),
@@ -156,6 +203,8 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
         ["tasks", id, "cancel"] => ("POST", Operation::CancelTask(owned(id))),
         ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
         ["tasks", id, "logs"] => ("GET", Operation::ReadLog(owned(id))),
+        ["tasks", id, "callbacks"] => ("GET", Operation::ListCallbacks(owned(id))),
+        ["tasks", id, "callbacks", "redeliver"] => ("POST", Operation::Redeliver(owned(id))),
         ["executors"] => ("GET", Operation::ListExecutors),
         ["executors", id, "drain"] => ("POST", Operation::DrainExecutor(owned(id))),
         ["cluster"] => ("GET", Operation::ShowCluster),
@@ -224,7 +273,7 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 13] = [
+    const ALL: [(&str, &str); 28] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
         ("GET", "/openapi/v1/tasks"),
@@ -232,6 +281,21 @@ mod tests {
         ("POST", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw/cancel"),
         ("GET", "/openapi/v1/tasks/x/attempts"),
         ("GET", "/openapi/v1/tasks/x/logs"),
+        ("GET", "/openapi/v1/tasks/x/callbacks"),
+        ("POST", "/openapi/v1/tasks/x/callbacks/redeliver"),
+        ("GET", "/openapi/v1/callers"),
+        ("GET", "/openapi/v1/callers/c"),
+        ("PUT", "/openapi/v1/callers/c"),
+        ("DELETE", "/openapi/v1/callers/c"),
+        ("POST", "/openapi/v1/callers/c/keys"),
+        ("POST", "/openapi/v1/callers/c/webhook-secrets"),
+        ("DELETE", "/openapi/v1/callers/c/webhook-secrets/s"),
+        ("GET", "/openapi/v1/admin-keys"),
+        ("POST", "/openapi/v1/admin-keys"),
+        ("POST", "/openapi/v1/keys/k/enable"),
+        ("POST", "/openapi/v1/keys/k/disable"),
+        ("DELETE", "/openapi/v1/keys/k"),
+        ("GET", "/openapi/v1/audit"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),

@@ -1,5 +1,9 @@
 //! From the model's records to the API's bodies. Pure.
 
+mod callback;
+
+pub use callback::{callback, callback_sends, event};
+
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::query::TaskView;
 use orloj_model::task::{self, Outcome, Reason, Shard, Status};
@@ -56,6 +60,7 @@ pub fn task(view: &TaskView, detail: Detail, applied_index: u64) -> rest::Task {
         checkpoint_bytes: first.and_then(|shard| shard.checkpoint.as_ref()).map(|bytes| bytes.len() as u64),
         result: if whole { result(view) } else { None },
         error: error(view),
+        callback: None,
         log_tail: if whole { log_tail(&view.shards) } else { None },
         attempts: whole.then(|| attempts(&view.shards)),
         applied_index,

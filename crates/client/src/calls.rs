@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use orloj_wire::rest::{
-    AddMember, Attempts, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS, MemberChanged,
-    Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskPage, Transfer, Transferred,
+    AddMember, Attempts, Callbacks, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS,
+    MemberChanged, Redelivering, Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskPage, Transfer,
+    Transferred,
 };
 use orloj_wire::sign;
 use tokio::time::Instant;
@@ -126,6 +127,16 @@ impl Client {
         self.send(Call::get(task_path(task_id, "/attempts")?)).await
     }
 
+    /// Where the task's callback stands, and its newest sends.
+    pub async fn callbacks(&self, task_id: &str) -> Result<Callbacks, Error> {
+        self.send(Call::get(task_path(task_id, "/callbacks")?)).await
+    }
+
+    /// Has the callback of a task that has ended delivered again.
+    pub async fn redeliver(&self, task_id: &str) -> Result<Redelivering, Error> {
+        self.send(Call::post(task_path(task_id, "/callbacks/redeliver")?)).await
+    }
+
     /// A piece of the log of one attempt.
     pub async fn logs(&self, task_id: &str, query: &LogQuery) -> Result<LogPiece, Error> {
         let mut call = Call::get(task_path(task_id, "/logs")?).with("offset", query.offset);
@@ -190,7 +201,7 @@ fn task_path(task_id: &str, rest: &str) -> Result<String, Error> {
 }
 
 /// A value that stands in a path.
-fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+pub(crate) fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     match !value.is_empty() && value.chars().all(fits) && !matches!(value, "." | "..") {
         true => Ok(value),
@@ -199,7 +210,7 @@ fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
 }
 
 /// A value that stands in a query.
-fn plain<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+pub(crate) fn plain<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '~');
     match !value.is_empty() && value.chars().all(fits) {
         true => Ok(value),

@@ -19,12 +19,15 @@
 //! # }
 //! ```
 
+mod admin;
+pub mod callback;
 mod calls;
 mod error;
 mod options;
 mod retry;
 mod send;
 
+pub use admin::AuditQuery;
 pub use calls::{ListQuery, LogQuery};
 pub use error::Error;
 pub use options::{Credentials, Options};

@@ -284,9 +284,11 @@ macro_rules! key_codec {
     };
 }
 
+mod access;
 mod callback;
 mod job;
 
+pub use access::{AccessKeyName, AuditKey, OwnerKey};
 pub use callback::CallbackDueKey;
 pub use job::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey};
 

@@ -26,9 +26,11 @@ macro_rules! table {
     };
 }
 
+mod access;
 mod callback;
 mod job;
 
+pub use access::{AccessKeyTable, AccessMetaTable, AuditTable, CallerTable, OwnerKeysTable};
 pub use callback::{CallbackDueTable, CallbackTable};
 pub use job::{
     BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobHistoryTable, JobNextTable,

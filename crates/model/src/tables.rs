@@ -78,11 +78,21 @@ pub enum TableId {
     Callback = 40,
     /// The outbox: (host, next ms, task).
     CallbackDue = 41,
+    /// [`crate::access::CallerRow`] by caller.
+    Caller = 44,
+    /// [`crate::access::AccessKeyRow`] by access key.
+    AccessKey = 45,
+    /// Access keys by owner: (caller, access key).
+    OwnerKeys = 46,
+    /// [`crate::access::AuditRow`], newest first: (kind, number descending).
+    Audit = 47,
+    /// [`crate::access::AccessMeta`].
+    AccessMeta = 48,
 }
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 30] = [
+    pub const ALL: [TableId; 35] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -113,6 +123,11 @@ impl TableId {
         TableId::Backfill,
         TableId::Callback,
         TableId::CallbackDue,
+        TableId::Caller,
+        TableId::AccessKey,
+        TableId::OwnerKeys,
+        TableId::Audit,
+        TableId::AccessMeta,
     ];
 }
 

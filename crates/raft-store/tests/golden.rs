@@ -5,6 +5,8 @@
 //! its own. `ORLOJ_BLESS=1 cargo test -p orloj-raft-store --test golden` writes lines for what is new, and
 //! fails as long as a line that was there before would change.
 
+#[path = "golden/access.rs"]
+mod access;
 #[path = "golden/callback.rs"]
 mod callback;
 #[path = "golden/job.rs"]
@@ -176,6 +178,7 @@ fn the_bytes_of_commands_rows_and_keys_never_change() {
     keys(&mut golden);
     job::add(&mut golden);
     callback::add(&mut golden);
+    access::add(&mut golden);
     golden.compare();
 }
 

@@ -37,12 +37,19 @@ impl Call<'_> {
     /// The command of a body that is acceptable.
     pub(super) fn submission(
         &self,
-        body: rest::Submit,
+        mut body: rest::Submit,
         claim: Option<Claim>,
         idempotency: Option<Idempotency>,
     ) -> Result<Command, Failure> {
         let caller = self.caller()?.clone();
         let due = due(&body);
+        if !self.key.rights.handler(&body.handler) {
+            let detail = format!("this access key may not use the handler {:?}", body.handler);
+            return Err(Failure::new(Code::ExecutorDenied, detail));
+        }
+        if let Some(url) = body.callback_url.take() {
+            body.callback_url = Some(self.callback_url(&url)?);
+        }
         let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
         let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
             Ok(self.has_handler(handler)? || self.is_repeated(caller, key)?)
@@ -160,13 +167,6 @@ fn spec(
     if !faults.is_empty() {
         return Err(Failure::fields(Code::ValidationFailed, faults));
     }
-    if let Some(url) = &body.callback_url {
-        let message = format!("{url:?} is not on this caller's allow-list, which is empty");
-        return Err(Failure::fields(
-            Code::CallbackUrlNotAllowed,
-            vec![FieldError::new("/callbackUrl", message)],
-        ));
-    }
     if !body.allow_unknown_handler && !is_known(&body.handler, &caller)? {
         let message = format!(
             "no executor has registered {:?}; allowUnknownHandler takes the task anyway",
@@ -192,7 +192,7 @@ fn spec(
         expire_at: body.expire_at.map(|at| at.0),
         shard_total: 1,
         depends_on: Vec::new(),
-        callback_url: None,
+        callback_url: body.callback_url,
         estimated_duration_ms: body.estimated_duration_ms,
     })
 }

@@ -19,6 +19,8 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
     PeerError, ProposeError, ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
 };
+use orloj_scheduler::callback::Policy;
+use orloj_wire::callback::{HostEntry, HostRule, WebhookSecret};
 use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
@@ -30,12 +32,14 @@ use super::fake_leader::FakeLeader;
 use super::json::Json;
 use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
-use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Parts};
+use crate::{Api, Backend, Bounds, Directory, Keyring, Leader, Limits, Metrics, Options, Parts, Sealer};
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
 pub(crate) const CLUSTER_SECRET: &str = "cluster-secret-0123456789abcdef0123456789";
 pub(crate) const EXECUTOR_SECRET: &str = "executor-secret-0123456789abcdef012345678";
+
+pub(crate) const SEALING_KEY: &str = "kek_0123456789abcdef0123456789abcdef01234567";
 
 /// What all nodes share.
 struct State {
@@ -172,6 +176,15 @@ impl Universe {
         self.shared.state.lock().unwrap().index
     }
 
+    /// Every row, as text.
+    pub(crate) fn dump(&self) -> String {
+        let state = self.shared.state.lock().unwrap();
+        let rows = state.tables.rows().map(|((_, key), value)| {
+            format!("{} {}\n", String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+        });
+        rows.collect()
+    }
+
     /// How many commands the API has proposed.
     pub(crate) fn proposals(&self) -> u64 {
         self.shared.proposals.load(Ordering::SeqCst)
@@ -213,10 +226,13 @@ async fn node(
     change(&mut options);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let backend: Arc<dyn Backend> =
+        Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() });
+    let sealer = Sealer::new(&[Secret::new(SEALING_KEY).unwrap()]).unwrap();
     let parts = Parts {
         options,
-        keyring: keyring(),
-        backend: Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() }),
+        directory: Directory::new(keyring(), sealer, Arc::clone(&backend)),
+        backend,
         leader: Arc::clone(&leader) as Arc<dyn Leader>,
         clock: Arc::clone(&shared.clock) as _,
         random: Arc::new(SystemRandom),
@@ -251,6 +267,14 @@ fn keyring() -> Keyring {
     keyring.add_caller(caller("b"), "ak_B", secret(SECRET_B), Limits::default()).unwrap();
     keyring.add_caller(caller("b"), "ak_OFF", secret(SECRET_B), Limits::default()).unwrap();
     keyring.set_enabled("ak_OFF", false);
+    let entry = HostEntry {
+        host: "hooks.example.com".into(),
+        ports: vec![443],
+        plain_http: false,
+        allow_cidrs: vec![],
+    };
+    let hosts = vec![HostRule::new(&entry).unwrap()];
+    keyring.set_callbacks(caller("a"), Policy { hosts, secrets: vec![WebhookSecret::of([7; 32])] });
     keyring.add_admin("adk_A", secret(SECRET_ADMIN), fast).unwrap();
     keyring.share_with_executors(secret(EXECUTOR_SECRET)).unwrap();
     keyring
@@ -354,6 +378,27 @@ impl Backend for FakeStore {
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {
         Ok(self.read(|tables| query::has_idempotency_key(tables, caller, key))?.value)
+    }
+
+    fn callback(&self, id: TaskId) -> Result<Option<orloj_model::callback::Callback>, StorageFault> {
+        Ok(self.read(|tables| query::callback(tables, id))?.value)
+    }
+
+    fn access_revision(&self) -> Result<u64, StorageFault> {
+        Ok(self.read(query::access_meta)?.value.revision)
+    }
+
+    fn access(&self) -> Result<query::Access, StorageFault> {
+        Ok(self.read(query::access)?.value)
+    }
+
+    fn audit(
+        &self,
+        kind: orloj_model::access::AuditKind,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<At<crate::backend::AuditPage>, StorageFault> {
+        self.read(|tables| query::audit(tables, kind, before, limit))
     }
 
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {

@@ -132,7 +132,8 @@ impl Core {
             | Event::JobNext { .. }
             | Event::JobNeedsNext { .. }
             | Event::CalendarChanged { .. }
-            | Event::BackfillWaits { .. } => {}
+            | Event::BackfillWaits { .. }
+            | Event::CallbackDue { .. } => {}
         }
     }
 

@@ -45,7 +45,7 @@ impl Leader<'_> {
         }
     }
 
-    fn spawn(&mut self, work: impl Future<Output = Done> + Send + 'static) {
+    pub(super) fn spawn(&mut self, work: impl Future<Output = Done> + Send + 'static) {
         let finished = self.finished.clone();
         self.work.spawn(async move {
             // Nobody listens only when the leadership has ended.
