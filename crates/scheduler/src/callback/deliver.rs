@@ -1,5 +1,6 @@
 //! The loop that delivers callbacks as long as its leadership lives.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,9 +40,10 @@ pub(crate) struct Delivery {
     pub(crate) clock: ClusterClock,
     pub(crate) callbacks: Callbacks,
     pub(crate) metrics: Metrics,
-    /// Subscribed before the tables are read.
-    pub(crate) events: broadcast::Receiver<Arc<AppliedEvents>>,
 }
+
+/// What applied entries change.
+pub(crate) type Events = broadcast::Receiver<Arc<AppliedEvents>>;
 
 /// A send that is over, or was none.
 struct Ended {
@@ -56,28 +58,23 @@ struct Ended {
 type Sends<'a> = FuturesUnordered<BoxFuture<'a, Result<Ended, Fault>>>;
 
 impl Delivery {
-    /// Delivers until it is dropped; ends by itself only when the tables cannot be read.
-    pub(crate) async fn run(mut self) -> Fault {
-        let mut outbox = Outbox::default();
-        let events = self.events.resubscribe();
-        let mut events = std::mem::replace(&mut self.events, events);
-        match self.deliver(&mut outbox, &mut events).await {
+    /// Delivers until it is dropped; ends by itself only when the tables cannot be read. `events` were subscribed to
+    /// before the call.
+    pub(crate) async fn run(self, mut events: Events) -> Fault {
+        match self.deliver(&mut events).await {
             Ok(never) => match never {},
             Err(fault) => fault,
         }
     }
 
-    async fn deliver(
-        &self,
-        outbox: &mut Outbox,
-        events: &mut broadcast::Receiver<Arc<AppliedEvents>>,
-    ) -> Result<std::convert::Infallible, Fault> {
+    async fn deliver(&self, events: &mut Events) -> Result<Infallible, Fault> {
+        let mut outbox = Outbox::default();
         let mut sends: Sends<'_> = FuturesUnordered::new();
-        self.load(outbox)?;
+        self.load(&mut outbox)?;
         loop {
             let now = self.clock.now_ms();
             while let Some((host, room)) = outbox.next_due(now) {
-                self.begin(outbox, &sends, &host, room)?;
+                self.begin(&mut outbox, &sends, &host, room)?;
             }
             let wait = outbox.next_wake().map_or(NAP, |at| {
                 Duration::from_millis(u64::try_from(at.saturating_sub(now)).unwrap_or(0)).min(NAP)
@@ -92,9 +89,9 @@ impl Delivery {
                     }
                 }
                 event = events.recv() => match event {
-                    Ok(applied) if !applied.read_again() => hear(outbox, &applied.events),
+                    Ok(applied) if !applied.read_again() => hear(&mut outbox, &applied.events),
                     // Missed some, or a snapshot took the place of the tables.
-                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.load(outbox)?,
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.load(&mut outbox)?,
                     // The store is gone, and this leadership with it.
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
@@ -161,8 +158,8 @@ impl Delivery {
         let start = CallbackCommand::Start { task, series: callback.series, number, chance: chance() };
         match self.propose(start).await {
             Ok(Reply::Done) => {}
-            // It stands elsewhere by now; events tell where.
-            Ok(_) => return Ok(ended(None, None)),
+            // It stands elsewhere by now: the table tells where.
+            Ok(_) => return Ok(ended(None, Some(self.soon()))),
             Err(error) => {
                 debug!(%error, %task, "a callback could not be begun");
                 tokio::time::sleep(PAUSE).await;

@@ -14,6 +14,9 @@ pub(crate) const PER_HOST: usize = 4;
 /// Sends under way to all hosts together whose last send found nobody: they must not take every place.
 const TO_SILENT: usize = 32;
 
+/// Hosts without entries that are remembered because they were silent, about.
+const IDLE: usize = 10_000;
+
 #[derive(Debug, Default)]
 struct Host {
     /// When its first entry that is not under way is due.
@@ -107,6 +110,7 @@ impl Outbox {
     }
 
     fn set_next(&mut self, name: &str, next_at: Option<Millis>) {
+        let known = self.hosts.len();
         let host = self.hosts.entry(name.to_owned()).or_default();
         if let Some(at) = host.next_at {
             self.due.remove(&(at, name.to_owned()));
@@ -116,7 +120,8 @@ impl Outbox {
             Some(at) if host.room() > 0 => {
                 self.due.insert((at, name.to_owned()));
             }
-            None if host.under_way.is_empty() && !host.silent => {
+            // Of a silent one that is remembered, in bounds: its next entry may be heard of only now.
+            None if host.under_way.is_empty() && (!host.silent || self.due.len() + IDLE < known) => {
                 self.hosts.remove(name);
             }
             _ => {}

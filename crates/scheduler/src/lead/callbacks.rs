@@ -13,8 +13,8 @@ impl Leader<'_> {
             clock: self.shared.clock.clone(),
             callbacks,
             metrics: self.shared.metrics.clone(),
-            events: self.shared.store.events(),
         };
-        self.spawn(async move { Done::Broken(delivery.run().await) });
+        let events = self.shared.store.events();
+        self.spawn(async move { Done::Broken(delivery.run(events).await) });
     }
 }
