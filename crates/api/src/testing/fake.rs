@@ -7,9 +7,8 @@ use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use orloj_model::command::ShardRef;
-use orloj_model::executor::{Executor, Registration};
-use orloj_model::id::{CallerId, ExecutorId, Millis, NodeId, Round, TaskId};
+use orloj_model::executor::Executor;
+use orloj_model::id::{CallerId, Millis, NodeId, Round, TaskId};
 use orloj_model::query::{self, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
 use orloj_model::time::ManualClock;
@@ -19,8 +18,6 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
     PeerError, ProposeError, ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
 };
-use orloj_scheduler::callback::Policy;
-use orloj_wire::callback::{HostEntry, HostRule, WebhookSecret};
 use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
@@ -28,18 +25,16 @@ use tokio::net::TcpListener;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::fake_keys;
 use super::fake_leader::FakeLeader;
 use super::json::Json;
-use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
-use crate::{Api, Backend, Bounds, Directory, Keyring, Leader, Limits, Metrics, Options, Parts, Sealer};
+use crate::{Api, Backend, Bounds, Directory, Leader, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
 pub(crate) const CLUSTER_SECRET: &str = "cluster-secret-0123456789abcdef0123456789";
 pub(crate) const EXECUTOR_SECRET: &str = "executor-secret-0123456789abcdef012345678";
-
-pub(crate) const SEALING_KEY: &str = "kek_0123456789abcdef0123456789abcdef01234567";
 
 /// What all nodes share.
 struct State {
@@ -127,51 +122,6 @@ impl Universe {
         self.shared.apply(command).reply
     }
 
-    pub(crate) fn register(&self, id: &str, handlers: &[&str]) {
-        let registration = Registration {
-            id: ExecutorId::new(id).unwrap(),
-            incarnation: 1,
-            address: "127.0.0.1:1".into(),
-            handlers: handlers.iter().map(|handler| (*handler).to_owned()).collect(),
-            slots: 4,
-            queue: 4,
-            weight: 100,
-            zone: None,
-            labels: Default::default(),
-            version: "0".into(),
-        };
-        assert_eq!(self.run(Command::RegisterExecutor(registration)), Reply::Done);
-    }
-
-    /// Grants the next attempt of a task to `e1`; answers with the fence.
-    pub(crate) fn grant(&self, task_id: &str, attempt: u32) -> u64 {
-        let shard = ShardRef { task: task_id.parse().unwrap(), shard: 0 };
-        let executor = ExecutorId::new("e1").unwrap();
-        match self.run(Command::Grant { shard, attempt, executor, incarnation: 1 }) {
-            Reply::Granted { fence } => fence,
-            other => panic!("not granted: {other:?}"),
-        }
-    }
-
-    /// Lets an attempt succeed.
-    pub(crate) fn succeed(&self, task_id: &str, attempt: u32, fence: u64) {
-        let report = orloj_model::command::Report {
-            shard: ShardRef { task: task_id.parse().unwrap(), shard: 0 },
-            attempt,
-            fence,
-            executor: ExecutorId::new("e1").unwrap(),
-            incarnation: 1,
-            outcome: orloj_model::task::Outcome::Succeeded,
-            message: None,
-            result: Some(b"{\"n\":1}".to_vec()),
-            log_tail: Some("done €\n".as_bytes().to_vec()),
-            started_at: Some(T * 1000),
-            ended_at: Some(T * 1000 + 5),
-            chance: 0,
-        };
-        self.run(Command::Report(Box::new(report)));
-    }
-
     pub(crate) fn applied(&self) -> u64 {
         self.shared.state.lock().unwrap().index
     }
@@ -228,10 +178,9 @@ async fn node(
     let metrics = Metrics::register(&mut registry);
     let backend: Arc<dyn Backend> =
         Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() });
-    let sealer = Sealer::new(&[Secret::new(SEALING_KEY).unwrap()]).unwrap();
     let parts = Parts {
         options,
-        directory: Directory::new(keyring(), sealer, Arc::clone(&backend)),
+        directory: Directory::new(fake_keys::keyring(), fake_keys::sealer(), Arc::clone(&backend)),
         backend,
         leader: Arc::clone(&leader) as Arc<dyn Leader>,
         clock: Arc::clone(&shared.clock) as _,
@@ -249,35 +198,6 @@ async fn node(
         tokio::spawn(crate::serve(listener, router, bounds, stop.clone()));
     }
     Node { public, internal, debug, url, address, leader, leadership, id }
-}
-
-fn keyring() -> Keyring {
-    let mut keyring = Keyring::new();
-    let secret = |text: &str| Secret::new(text).unwrap();
-    let caller = |name: &str| CallerId::new(name).unwrap();
-    let fast = Limits {
-        requests_per_s: 1e6,
-        requests_burst: 100_000,
-        submits_per_s: 1e6,
-        submits_burst: 100_000,
-        waiters: 100,
-    };
-    keyring.add_caller(caller("a"), "ak_A", secret(SECRET_A), fast).unwrap();
-    keyring.add_caller(caller("a"), "ak_A2", secret(SECRET_A2), fast).unwrap();
-    keyring.add_caller(caller("b"), "ak_B", secret(SECRET_B), Limits::default()).unwrap();
-    keyring.add_caller(caller("b"), "ak_OFF", secret(SECRET_B), Limits::default()).unwrap();
-    keyring.set_enabled("ak_OFF", false);
-    let entry = HostEntry {
-        host: "hooks.example.com".into(),
-        ports: vec![443],
-        plain_http: false,
-        allow_cidrs: vec![],
-    };
-    let hosts = vec![HostRule::new(&entry).unwrap()];
-    keyring.set_callbacks(caller("a"), Policy { hosts, secrets: vec![WebhookSecret::of([7; 32])] });
-    keyring.add_admin("adk_A", secret(SECRET_ADMIN), fast).unwrap();
-    keyring.share_with_executors(secret(EXECUTOR_SECRET)).unwrap();
-    keyring
 }
 
 impl Shared {
