@@ -42,6 +42,8 @@ pub struct Ready {
     pub admin_key: String,
     /// Its secret.
     pub admin_secret: String,
+    /// Signs the demo caller's callbacks.
+    pub webhook_secret: String,
 }
 
 impl Ready {
@@ -100,6 +102,8 @@ pub struct Setup {
     pub slots: Option<u32>,
     /// Options of the replicas that differ from the defaults, as `key=value`.
     pub set: Vec<&'static str>,
+    /// Ports of this machine to which the demo caller's callbacks may go.
+    pub callback_ports: Vec<u16>,
 }
 
 /// A running cluster. Everything ends with it; its folder is kept when the test fails.
@@ -382,6 +386,9 @@ async fn supervise(dir: &Path, setup: &Setup) -> (Child, Ready) {
     }
     if let Some(slots) = setup.slots {
         command.args(["--slots", &slots.to_string()]);
+    }
+    for port in &setup.callback_ports {
+        command.args(["--callback-port", &port.to_string()]);
     }
     for option in &setup.set {
         command.args(["--set", option]);

@@ -6,4 +6,5 @@ pub mod history;
 pub mod load;
 pub mod process;
 pub mod setup;
+pub mod sink;
 pub mod tidy;

@@ -10,10 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use orloj_model::Command;
+use orloj_model::access::{AuditKind, AuditRow};
+use orloj_model::callback::Callback;
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::graph::Graph;
 use orloj_model::id::{CallerId, Millis, NodeId, TaskId};
-use orloj_model::query::{self, Cursor, TaskView};
+use orloj_model::query::{self, Access, Cursor, TaskView};
 use orloj_model::tables::Read;
 use orloj_model::task::Status;
 use orloj_raft_store::status::{Leadership, MemberInfo, NodeHistory, NodeStatus};
@@ -34,6 +36,9 @@ pub struct At<T> {
     /// What was read.
     pub value: T,
 }
+
+/// Records of the audit with their numbers.
+pub type AuditPage = Vec<(u64, AuditRow)>;
 
 /// The tables cannot be read: a fault of the storage, which stops the node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +90,19 @@ pub trait Backend: JobReads + Send + Sync + 'static {
     fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault>;
     /// Whether a caller's Idempotency-Key stands for a task.
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault>;
+    /// The callback of a task.
+    fn callback(&self, id: TaskId) -> Result<Option<Callback>, StorageFault>;
+    /// Grows with every change of callers and keys.
+    fn access_revision(&self) -> Result<u64, StorageFault>;
+    /// Every caller and every key.
+    fn access(&self) -> Result<Access, StorageFault>;
+    /// Records of the audit, newest first; at most `limit`, older than number `before`.
+    fn audit(
+        &self,
+        kind: AuditKind,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<At<AuditPage>, StorageFault>;
     /// What applied entries change.
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>>;
     /// This node's view of itself.
@@ -232,6 +250,28 @@ impl Backend for Store {
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {
         Ok(query::has_idempotency_key(&self.view(), caller, key)?)
+    }
+
+    fn callback(&self, id: TaskId) -> Result<Option<Callback>, StorageFault> {
+        Ok(query::callback(&self.view(), id)?)
+    }
+
+    fn access_revision(&self) -> Result<u64, StorageFault> {
+        Ok(query::access_meta(&self.view())?.revision)
+    }
+
+    fn access(&self) -> Result<Access, StorageFault> {
+        Ok(query::access(&self.view())?)
+    }
+
+    fn audit(
+        &self,
+        kind: AuditKind,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<At<AuditPage>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: query::audit(&view, kind, before, limit)? })
     }
 
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {

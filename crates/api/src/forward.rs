@@ -17,6 +17,8 @@ use crate::route::Operation;
 
 /// The path of the call.
 pub const FORWARD_PATH: &str = "/internal/v1/forward";
+/// The path under which a replica tells the leader of calls that it refused.
+pub const DENIALS_PATH: &str = "/internal/v1/denials";
 /// Marks an answer as that of the API, not of something on the way to it.
 pub const ANSWERED_HEADER: &str = "x-orloj-answered";
 
@@ -135,6 +137,15 @@ impl Forwarder {
     /// Signs with the cluster's secret.
     pub fn new(carrier: Arc<dyn Carrier>, secret: Secret, clock: Arc<dyn Clock>) -> Self {
         Forwarder { carrier, secret, clock }
+    }
+
+    /// Tells the leader something that needs no answer.
+    pub async fn tell(&self, address: &str, path: &'static str, body: Bytes) -> Result<(), ForwardError> {
+        let call = SignedParts { method: "POST", path, query: "", audience: address, body: &body };
+        let headers = peer::sign(call, &self.secret, self.clock.wall_ms()).into();
+        let address = address.to_owned();
+        let call = PeerCall { address, path, headers, body, deadline: CHANGE_TIMEOUT };
+        self.carrier.post(call).await.map(drop)
     }
 
     /// Sends `request` to the node `to` at its internal `address`.

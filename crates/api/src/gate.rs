@@ -133,11 +133,17 @@ mod tests {
     use orloj_wire::sign::Secret;
 
     use super::*;
-    use crate::keyring::{Limits, Principal};
+    use crate::keyring::{Limits, Principal, Rights};
 
     fn key() -> Key {
         let secret = Secret::new("sk_0123456789abcdef0123456789abcdef").unwrap();
-        Key { principal: Principal::Admin, secret, limits: Limits::default(), enabled: true }
+        Key {
+            principal: Principal::Admin,
+            secret,
+            limits: Limits::default(),
+            enabled: true,
+            rights: Rights::all(),
+        }
     }
 
     fn credentials(nonce: usize, timestamp: i64) -> Credentials {

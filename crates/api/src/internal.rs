@@ -19,13 +19,13 @@ use orloj_raft_store::transport::{RPC_BODY_LIMIT, RpcEnvelope, RpcKind};
 use orloj_scheduler::LeaderError;
 use orloj_wire::problem::Code;
 use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
-use orloj_wire::rest::BATCH_BODY_LIMIT;
+use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
 use orloj_wire::sign::Label;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::auth::{Credentials, Target};
-use crate::forward::{ANSWERED_HEADER, FORWARD_PATH};
+use crate::forward::{ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
 use crate::http::{self, new_request_id};
 use crate::outcome::{Answer, Failure, finish};
 use crate::peer;
@@ -45,6 +45,7 @@ pub fn router(api: Api) -> Router {
     Router::new()
         .route("/raft/v1/{kind}", post(raft))
         .route(FORWARD_PATH, post(forward))
+        .route(DENIALS_PATH, post(denials))
         .route("/internal/v1/executors/register", post(register))
         .route("/internal/v1/executors/heartbeat", post(heartbeat))
         .route("/internal/v1/executors/report", post(report))
@@ -98,10 +99,10 @@ async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked,
     let body = http::read_body(body, EXECUTOR_LIMIT, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
         .ok()
-        .and_then(|id| shared.keyring.executor(&id))
+        .and_then(|id| shared.directory.executor(&id).cloned())
         .ok_or_else(|| Failure::new(Code::InvalidSignature, "the sender or the signature is wrong"))?;
     let target = target(&head, SCHEDULER_AUDIENCE, &body);
-    peer::check(&credentials, target, Label::Executor, secret, shared.clock.wall_ms())?;
+    peer::check(&credentials, target, Label::Executor, &secret, shared.clock.wall_ms())?;
     Ok(Checked { credentials, head, body })
 }
 
@@ -151,6 +152,18 @@ async fn forward(State(api): State<Api>, request: HttpRequest<Body>) -> Response
         Ok(answer) => http::response(answer.with(ANSWERED_HEADER, "1")),
         Err(NotLeading) => refuse(Failure::new(Code::NotLeader, "this replica does not lead")),
     }
+}
+
+async fn denials(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    let call = match from_replica(&api, request, BODY_LIMIT).await {
+        Ok(call) => call,
+        Err(failure) => return refuse(failure),
+    };
+    let Ok(denials) = serde_json::from_slice(&call.body) else {
+        return refuse(Failure::new(Code::InvalidRequest, "no list of refused calls"));
+    };
+    api.shared().write_denials(denials).await;
+    http::response(Answer::empty(204))
 }
 
 async fn register(State(api): State<Api>, request: HttpRequest<Body>) -> Response {

@@ -1,9 +1,12 @@
 //! Who may call: access keys with their secrets and limits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
+use orloj_model::access::Scope;
 use orloj_model::id::{CallerId, ExecutorId};
+use orloj_scheduler::callback::Policy;
 use orloj_wire::sign::{Label, Secret};
 
 /// The shortest secret that is taken, in bytes. A generated one has 46.
@@ -62,6 +65,30 @@ impl Principal {
     }
 }
 
+/// What an access key may be used for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rights {
+    /// The kinds of calls.
+    pub scopes: BTreeSet<Scope>,
+    /// Of a caller: the handlers, names or beginnings that end with `*`.
+    pub handlers: Vec<String>,
+}
+
+impl Rights {
+    /// Everything.
+    pub fn all() -> Self {
+        Rights { scopes: Scope::ALL.into(), handlers: vec!["*".to_owned()] }
+    }
+
+    /// Whether a handler may be used.
+    pub fn handler(&self, handler: &str) -> bool {
+        self.handlers.iter().any(|one| match one.strip_suffix('*') {
+            Some(start) => handler.starts_with(start),
+            None => one == handler,
+        })
+    }
+}
+
 /// One access key.
 #[derive(Debug, Clone)]
 pub struct Key {
@@ -73,6 +100,8 @@ pub struct Key {
     pub limits: Limits,
     /// A disabled key is refused after its signature has been checked.
     pub enabled: bool,
+    /// What it may be used for.
+    pub rights: Rights,
 }
 
 /// Why a keyring is refused.
@@ -90,9 +119,10 @@ pub struct KeyringError {
 /// Every key that this cluster knows. Has no default: without keys nobody may call.
 #[derive(Clone, Default)]
 pub struct Keyring {
-    keys: HashMap<String, Key>,
+    keys: HashMap<String, Arc<Key>>,
     executors: HashMap<ExecutorId, Secret>,
     every_executor: Option<Secret>,
+    callbacks: HashMap<CallerId, Policy>,
 }
 
 impl fmt::Debug for Keyring {
@@ -115,7 +145,8 @@ impl Keyring {
         secret: Secret,
         limits: Limits,
     ) -> Result<(), KeyringError> {
-        let key = Key { principal: Principal::Caller(caller), secret, limits, enabled: true };
+        let rights = Rights::all();
+        let key = Key { principal: Principal::Caller(caller), secret, limits, enabled: true, rights };
         self.add("access key", "ak_", access_key, key)
     }
 
@@ -126,7 +157,8 @@ impl Keyring {
         secret: Secret,
         limits: Limits,
     ) -> Result<(), KeyringError> {
-        let key = Key { principal: Principal::Admin, secret, limits, enabled: true };
+        let rights = Rights::all();
+        let key = Key { principal: Principal::Admin, secret, limits, enabled: true, rights };
         self.add("admin key", "adk_", access_key, key)
     }
 
@@ -143,13 +175,29 @@ impl Keyring {
         if self.keys.contains_key(name) {
             return Err(error("stands there twice"));
         }
-        self.keys.insert(name.to_owned(), key);
+        self.keys.insert(name.to_owned(), Arc::new(key));
         Ok(())
+    }
+
+    /// Whether a caller has a key here.
+    pub fn has_caller(&self, caller: &CallerId) -> bool {
+        let is = |key: &Arc<Key>| matches!(&key.principal, Principal::Caller(known) if known == caller);
+        self.keys.values().any(is)
+    }
+
+    /// Lets a caller have callbacks.
+    pub fn set_callbacks(&mut self, caller: CallerId, policy: Policy) {
+        self.callbacks.insert(caller, policy);
+    }
+
+    /// What the callbacks of a caller may do, where anything was said of it.
+    pub fn callbacks(&self, caller: &CallerId) -> Option<&Policy> {
+        self.callbacks.get(caller)
     }
 
     /// Switches a key off or on; `false` when there is no such key.
     pub fn set_enabled(&mut self, access_key: &str, enabled: bool) -> bool {
-        self.keys.get_mut(access_key).map(|key| key.enabled = enabled).is_some()
+        self.keys.get_mut(access_key).map(|key| Arc::make_mut(key).enabled = enabled).is_some()
     }
 
     /// Gives one executor a secret of its own.
@@ -172,7 +220,7 @@ impl Keyring {
     }
 
     /// The key of this name.
-    pub fn key(&self, access_key: &str) -> Option<&Key> {
+    pub fn key(&self, access_key: &str) -> Option<&Arc<Key>> {
         self.keys.get(access_key)
     }
 
@@ -230,6 +278,22 @@ mod tests {
         assert!(keyring.add_caller(caller(), "ak_A", secret(GOOD), Limits::default()).is_ok());
         assert!(keyring.add_caller(caller(), "ak_A", secret(GOOD), Limits::default()).is_err());
         assert!(keyring.key("ak_a").is_none());
+    }
+
+    #[test]
+    fn a_beginning_stands_for_every_handler_that_begins_so() {
+        let rights = |handlers: &[&str]| Rights {
+            handlers: handlers.iter().map(|one| (*one).to_owned()).collect(),
+            ..Rights::all()
+        };
+        assert!(Rights::all().handler("anything"));
+        let some = rights(&["echo", "report-*"]);
+        for (handler, allowed) in
+            [("echo", true), ("echo2", false), ("report-x", true), ("report-", true), ("report", false)]
+        {
+            assert_eq!(some.handler(handler), allowed, "{handler}");
+        }
+        assert!(!rights(&[]).handler("echo"), "an empty list allows nothing");
     }
 
     #[test]

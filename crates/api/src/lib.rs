@@ -15,6 +15,8 @@
 pub mod auth;
 pub mod backend;
 mod debug;
+mod denials;
+pub mod directory;
 mod forward;
 mod gate;
 mod health;
@@ -33,6 +35,7 @@ pub mod peer;
 mod public;
 mod request;
 pub mod route;
+pub mod seal;
 mod serve;
 mod service;
 #[cfg(test)]
@@ -41,11 +44,13 @@ mod view;
 
 pub use backend::Backend;
 pub use debug::router as debug_router;
+pub use directory::Directory;
 pub use forward::{Carrier, ForwardError, PeerAnswer, PeerCall};
 pub use internal::router as internal_router;
 pub use keyring::{Keyring, KeyringError, Limits};
 pub use leader::Leader;
 pub use metrics::Metrics;
 pub use public::router as public_router;
+pub use seal::Sealer;
 pub use serve::{Bounds, serve};
 pub use service::{Api, Options, Parts};

@@ -1,6 +1,9 @@
 //! What each call does, on the leader, once its request has been let in.
 
+mod access;
+mod audit;
 mod batch;
+mod callbacks;
 mod cluster;
 mod executors;
 mod graph;
@@ -12,7 +15,7 @@ mod tasks;
 pub(crate) use cluster::role as role_name;
 pub(crate) use graph::parent_not_found;
 use orloj_model::Reply;
-use orloj_model::command::{Claim, Command};
+use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
 use orloj_model::query::TaskView;
 use orloj_raft_store::{Applied, ProposeError};
@@ -52,7 +55,7 @@ pub(crate) async fn run(
 ) -> Result<Answer, Failure> {
     let call = Call { shared, key, request };
     if operation.spends_first() {
-        call.spend().await?;
+        call.spend(operation).await?;
     }
     match operation {
         Operation::Submit => call.submit().await,
@@ -63,6 +66,9 @@ pub(crate) async fn run(
         Operation::ListAttempts(id) => call.list_attempts(id).await,
         Operation::ReadLog(id) => call.read_log(id).await,
         Operation::GetGraph(id) => call.get_graph(id).await,
+        Operation::ListCallbacks(id) => call.list_callbacks(id).await,
+        Operation::Redeliver(id) => call.redeliver(id).await,
+        Operation::Access(operation) => call.access(operation).await,
         Operation::ListExecutors => call.list_executors().await,
         Operation::DrainExecutor(id) => call.drain_executor(id).await,
         Operation::ShowCluster => call.show_cluster().await,
@@ -93,8 +99,17 @@ impl Call<'_> {
 
     /// Spends the request's nonce in the log by itself, for a change that is not one command. Whoever loses
     /// the answer signs anew; these calls can be repeated.
-    async fn spend(&self) -> Result<(), Failure> {
-        match self.shared.backend.propose(Command::Spend { claim: self.claim() }).await {
+    /// An administrator's request is recorded by the same entry.
+    async fn spend(&self, operation: &Operation) -> Result<(), Failure> {
+        let command = match &self.key.principal {
+            Principal::Caller(_) => Command::Spend { claim: self.claim() },
+            Principal::Admin => Command::Access(Box::new(AccessCommand::Admit {
+                by: self.actor(),
+                action: operation.name().to_owned(),
+                target: self.request.path.trim_start_matches("/openapi/v1/").to_owned(),
+            })),
+        };
+        match self.shared.backend.propose(command).await {
             Ok(Applied { reply: Reply::Done, .. }) => Ok(()),
             Ok(Applied { reply: Reply::Refused(refusal), .. }) => Err(refusal.into()),
             Ok(Applied { reply, .. }) => Err(unexpected(&reply)),

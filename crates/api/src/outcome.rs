@@ -272,6 +272,22 @@ impl From<Refusal> for Failure {
                 Code::BackfillNotFound,
                 "none is under way; those that have ended are in the job's history",
             ),
+            Refusal::CallerNotFound => {
+                Failure::new(Code::NotFound, "no caller of the API's making has this name")
+            }
+            Refusal::AccessKeyNotFound => {
+                Failure::new(Code::NotFound, "no access key of the API's making has this name")
+            }
+            Refusal::WebhookSecretNotFound => {
+                Failure::new(Code::NotFound, "the caller has no webhook secret with this id")
+            }
+            Refusal::TooManyKeys => Failure::new(
+                Code::Conflict,
+                "there are as many as there may be (two enabled keys and 16 in all, two webhook secrets): take one away",
+            ),
+            Refusal::TooManyCallers => {
+                Failure::new(Code::Conflict, "there are as many callers as there may be")
+            }
             // The checks before the proposal rule the others out.
             other => Failure::internal("a command was refused", &format_args!("{other:?}")),
         }

@@ -15,14 +15,16 @@ use axum::http::Request as HttpRequest;
 use axum::response::Response;
 use axum::routing::{any, get};
 use bytes::Bytes;
-use orloj_wire::problem::Code;
+use orloj_wire::problem::{Code, Problem};
 use orloj_wire::rest::BODY_LIMIT;
+use orloj_wire::sign;
 use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::auth::Credentials;
 use crate::health;
 use crate::http::{self, Remote};
+use crate::keyring::is_access_key;
 use crate::limit::{Pool, Rate};
 use crate::outcome::{Answer, Failure, finish};
 use crate::request::Request;
@@ -73,14 +75,35 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
     let request_id = http::new_request_id();
     let found = route::find(request.method().as_str(), request.uri().path());
     let name = found.as_ref().map_or("none", Operation::name);
+    let access_key = claimed_key(&request);
+    let address = Remote::of(request.extensions());
     let answer = match found {
         Ok(operation) => public.answer(request, operation.body_limit(), &request_id).await,
         Err(failure) => failure.answer(&request_id),
     };
+    if let Some(code) = refusal(&answer) {
+        let denials = &public.api.shared().denials;
+        denials.add(access_key.as_deref(), name, code, address.to_string(), &request_id);
+    }
     let took = clock.monotonic().saturating_sub(began);
     public.api.shared().metrics.answered(name, answer.status, took);
     tracing::debug!(operation = name, status = answer.status, %request_id, ?took, "request answered");
     http::response(finish(answer, &request_id))
+}
+
+/// The access key that a request claims, if it is of a valid form.
+fn claimed_key(request: &HttpRequest<Body>) -> Option<String> {
+    let text = request.headers().get(sign::ACCESS_KEY_HEADER)?.to_str().ok()?;
+    is_access_key(text).then(|| text.to_owned())
+}
+
+/// The code of a call that was refused for who asked: such calls are recorded.
+fn refusal(answer: &Answer) -> Option<&'static str> {
+    if !matches!(answer.status, 401 | 403) {
+        return None;
+    }
+    let problem: Problem = serde_json::from_slice(&answer.body).ok()?;
+    Code::from_text(&problem.code).map(Code::as_str)
 }
 
 impl Public {
@@ -97,20 +120,21 @@ impl Public {
             failure.retry_after_s = Some(1);
             return failure.answer(request_id);
         }
-        let checked = self.take_in(request, body_limit, request_id).await.and_then(|request| {
-            let (operation, key) = shared.check(&request)?;
-            Ok((request, operation, key))
-        });
-        match checked {
-            Ok((request, operation, key)) => shared.answer(&operation, key, &request).await,
-            Err(failure) => {
-                if failure.code.status() == 401 {
-                    shared.metrics.refused(failure.code.as_str());
-                    self.failed().take(address, now);
-                }
-                failure.answer(request_id)
-            }
+        let answer = match self.take_in(request, body_limit, request_id).await {
+            Ok(request) => match shared.check(&request) {
+                Ok((operation, key)) => return shared.answer(&operation, &key, &request).await,
+                Err(failure) => match shared.answer_unknown(&request).await {
+                    Some(answer) => answer,
+                    None => failure.answer(request_id),
+                },
+            },
+            Err(failure) => failure.answer(request_id),
+        };
+        if answer.status == 401 {
+            shared.metrics.refused(refusal(&answer).unwrap_or_default());
+            self.failed().take(address, now);
         }
+        answer
     }
 
     fn failed(&self) -> MutexGuard<'_, Pool<IpAddr>> {

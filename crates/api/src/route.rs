@@ -1,8 +1,12 @@
 //! Which call a method and a path name. Pure, and the only place that knows the routes: every call is
 //! listed with who may make it, so none can be left unprotected.
 
+mod access;
 mod job;
 
+pub use access::AccessOperation;
+
+use orloj_model::access::Scope;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT, JOB_BODY_LIMIT};
 
@@ -35,6 +39,12 @@ pub enum Operation {
     ReadLog(String),
     /// `GET tasks/{id}/graph`
     GetGraph(String),
+    /// `GET tasks/{id}/callbacks`
+    ListCallbacks(String),
+    /// `POST tasks/{id}/callbacks/redeliver`
+    Redeliver(String),
+    /// Callers, keys and the audit.
+    Access(AccessOperation),
     /// `GET executors`
     ListExecutors,
     /// `POST executors/{id}/drain`
@@ -74,13 +84,34 @@ impl Operation {
             | Operation::ListAttempts(_)
             | Operation::ReadLog(_)
             | Operation::GetGraph(_)
+            | Operation::ListCallbacks(_)
+            | Operation::Redeliver(_)
             | Operation::Job(_) => Access::Caller,
             Operation::ListExecutors | Operation::ShowCluster => Access::Both,
-            Operation::DrainExecutor(_)
+            Operation::Access(_)
+            | Operation::DrainExecutor(_)
             | Operation::TransferLeader
             | Operation::AddMember
             | Operation::RemoveMember(_) => Access::Admin,
         }
+    }
+
+    /// The scope that a key needs for it; `None` where every key may.
+    pub fn scope(&self) -> Option<Scope> {
+        Some(match self {
+            Operation::ListExecutors | Operation::ShowCluster => return None,
+            Operation::Submit | Operation::SubmitBatch => Scope::Submit,
+            Operation::CancelTask(_) | Operation::Redeliver(_) => Scope::Cancel,
+            Operation::Access(AccessOperation::ListAudit) => Scope::Audit,
+            Operation::Access(_) => Scope::Callers,
+            Operation::DrainExecutor(_)
+            | Operation::TransferLeader
+            | Operation::AddMember
+            | Operation::RemoveMember(_) => Scope::Cluster,
+            // Whatever else a caller changes are its jobs and calendars.
+            other if other.changes() => Scope::Jobs,
+            _ => Scope::Read,
+        })
     }
 
     /// What it takes from the buckets.
@@ -100,16 +131,23 @@ impl Operation {
             | Operation::ListAttempts(_)
             | Operation::ReadLog(_)
             | Operation::GetGraph(_)
+            | Operation::ListCallbacks(_)
             | Operation::ListExecutors
             | Operation::ShowCluster => false,
             Operation::Job(operation) => operation.changes(),
+            Operation::Access(operation) => operation.changes(),
             _ => true,
         }
     }
 
     /// Whether its nonce is spent in the log before it is made, since it makes no command that carries one.
     pub fn spends_first(&self) -> bool {
-        self.access() == Access::Admin || matches!(self, Operation::SubmitBatch)
+        match self {
+            Operation::SubmitBatch => true,
+            // These make a command each, which spends it.
+            Operation::Access(_) => false,
+            _ => self.access() == Access::Admin,
+        }
     }
 
     /// Whether any replica answers it by itself, also without a leader.
@@ -137,6 +175,9 @@ impl Operation {
             Operation::ListAttempts(_) => "list_attempts",
             Operation::ReadLog(_) => "read_log",
             Operation::GetGraph(_) => "get_graph",
+            Operation::ListCallbacks(_) => "list_callbacks",
+            Operation::Redeliver(_) => "redeliver_callback",
+            Operation::Access(operation) => operation.name(),
             Operation::ListExecutors => "list_executors",
             Operation::DrainExecutor(_) => "drain_executor",
             Operation::ShowCluster => "show_cluster",
@@ -160,6 +201,9 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
     if let Some(found) = job::find(method, &segments) {
         return found.map(Operation::Job);
     }
+    if let Some(found) = access::find(method, &segments) {
+        return found.map_err(Failure::method);
+    }
     let owned = |id: &str| id.to_owned();
     let (allowed, operation) = match segments[..] {
         ["tasks"] if method == "POST" => ("GET, POST", Operation::Submit),
@@ -176,6 +220,8 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
         ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
         ["tasks", id, "logs"] => ("GET", Operation::ReadLog(owned(id))),
         ["tasks", id, "graph"] => ("GET", Operation::GetGraph(owned(id))),
+        ["tasks", id, "callbacks"] => ("GET", Operation::ListCallbacks(owned(id))),
+        ["tasks", id, "callbacks", "redeliver"] => ("POST", Operation::Redeliver(owned(id))),
         ["executors"] => ("GET", Operation::ListExecutors),
         ["executors", id, "drain"] => ("POST", Operation::DrainExecutor(owned(id))),
         ["cluster"] => ("GET", Operation::ShowCluster),
@@ -244,7 +290,7 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 34] = [
+    const ALL: [(&str, &str); 49] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
         ("GET", "/openapi/v1/tasks"),
@@ -253,6 +299,21 @@ mod tests {
         ("GET", "/openapi/v1/tasks/x/attempts"),
         ("GET", "/openapi/v1/tasks/x/logs"),
         ("GET", "/openapi/v1/tasks/x/graph"),
+        ("GET", "/openapi/v1/tasks/x/callbacks"),
+        ("POST", "/openapi/v1/tasks/x/callbacks/redeliver"),
+        ("GET", "/openapi/v1/callers"),
+        ("GET", "/openapi/v1/callers/c"),
+        ("PUT", "/openapi/v1/callers/c"),
+        ("DELETE", "/openapi/v1/callers/c"),
+        ("POST", "/openapi/v1/callers/c/keys"),
+        ("POST", "/openapi/v1/callers/c/webhook-secrets"),
+        ("DELETE", "/openapi/v1/callers/c/webhook-secrets/s"),
+        ("GET", "/openapi/v1/admin-keys"),
+        ("POST", "/openapi/v1/admin-keys"),
+        ("POST", "/openapi/v1/keys/k/enable"),
+        ("POST", "/openapi/v1/keys/k/disable"),
+        ("DELETE", "/openapi/v1/keys/k"),
+        ("GET", "/openapi/v1/audit"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),

@@ -3,19 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use orloj_model::access::Denial;
+use orloj_model::command::{AccessCommand, Command};
 use orloj_model::id::NodeId;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_wire::clock::Clock;
+use orloj_wire::problem::Code;
 use orloj_wire::random::Random;
 use orloj_wire::sign::Secret;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::backend::Backend;
-use crate::forward::{Carrier, ForwardError, Forwarder, HttpCarrier};
+use crate::denials::Denials;
+use crate::directory::Directory;
+use crate::forward::{Carrier, DENIALS_PATH, ForwardError, Forwarder, HttpCarrier};
 use crate::gate::{Gate, Now};
 use crate::hub::Hub;
-use crate::keyring::{Key, Keyring};
+use crate::keyring::Key;
 use crate::leader::Leader;
 use crate::metrics::Metrics;
 use crate::ops;
@@ -28,6 +33,8 @@ use crate::route::{self, Operation};
 const LEADER_WAIT: Duration = Duration::from_millis(900);
 /// How long the answer of a leader is waited for once another one leads.
 const LAST_WORD: Duration = Duration::from_secs(1);
+/// How often refused calls are written down.
+const DENIALS_EVERY: Duration = Duration::from_secs(5);
 /// The pause before a leader that could not be reached is tried again.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
 
@@ -49,7 +56,7 @@ pub struct Parts {
     /// How it is set up.
     pub options: Options,
     /// Who may call.
-    pub keyring: Keyring,
+    pub directory: Directory,
     /// The replicated store.
     pub backend: Arc<dyn Backend>,
     /// The leader's loop.
@@ -70,7 +77,7 @@ pub struct Api {
 
 pub(crate) struct Shared {
     pub(crate) options: Options,
-    pub(crate) keyring: Keyring,
+    pub(crate) directory: Directory,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) leader: Arc<dyn Leader>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -79,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) gate: Arc<Gate>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
+    pub(crate) denials: Denials,
     forwarder: Forwarder,
 }
 
@@ -99,13 +107,13 @@ impl Api {
     pub fn start_over(parts: Parts, carrier: Arc<dyn Carrier>, stop: CancellationToken) -> Api {
         let hub = Arc::new(Hub::default());
         let events = parts.backend.events();
-        tokio::spawn(stop.run_until_cancelled_owned(Arc::clone(&hub).run(events)));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&hub).run(events)));
         let secret = parts.options.cluster_secret.clone();
         let shared = Shared {
             tokens: Tokens::new(&secret),
             forwarder: Forwarder::new(carrier, secret, Arc::clone(&parts.clock)),
             options: parts.options,
-            keyring: parts.keyring,
+            directory: parts.directory,
             backend: parts.backend,
             leader: parts.leader,
             clock: parts.clock,
@@ -113,8 +121,18 @@ impl Api {
             metrics: parts.metrics,
             gate: Arc::default(),
             hub,
+            denials: Denials::default(),
         };
-        Api { shared: Arc::new(shared) }
+        let api = Api { shared: Arc::new(shared) };
+        tokio::spawn(stop.run_until_cancelled_owned(api.clone().keep_telling_denials()));
+        api
+    }
+
+    async fn keep_telling_denials(self) {
+        loop {
+            tokio::time::sleep(DENIALS_EVERY).await;
+            self.shared.tell_denials().await;
+        }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -128,7 +146,7 @@ impl Api {
             return Err(NotLeading);
         }
         let answer = match shared.check(&request) {
-            Ok((operation, key)) => shared.serve(&operation, key, &request).await,
+            Ok((operation, key)) => shared.serve(&operation, &key, &request).await,
             Err(failure) => failure.answer(&request.request_id),
         };
         Ok(answer)
@@ -141,10 +159,16 @@ impl Shared {
     }
 
     /// The route, the signature and the scope of a request.
-    pub(crate) fn check(&self, request: &Request) -> Result<(Operation, &Key), Failure> {
+    pub(crate) fn check(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
         let operation = route::find(&request.method, &request.path)?;
         let target = request.target(&self.options.audience);
-        let key = auth::authenticate(&self.keyring, &request.credentials, target, operation.access())?;
+        let key = self.directory.key(&request.credentials.access_key)?;
+        auth::authenticate(key.as_deref(), &request.credentials, target, operation.access())?;
+        let key = key.expect("a request of no key is refused");
+        if let Some(scope) = operation.scope().filter(|scope| !key.rights.scopes.contains(scope)) {
+            let detail = format!("this access key has no scope {:?}", scope.name());
+            return Err(Failure::new(Code::ScopeDenied, detail));
+        }
         Ok((operation, key))
     }
 
@@ -158,6 +182,40 @@ impl Shared {
             Ok(Some(answer)) => answer,
             Ok(None) => self.serve(operation, key, request).await,
             Err(failure) => failure.answer(&request.request_id),
+        }
+    }
+
+    /// Answers a request of a key that is not known here, which a follower may only be behind to know.
+    pub(crate) async fn answer_unknown(&self, request: &Request) -> Option<Answer> {
+        let unknown = self.directory.key(&request.credentials.access_key).is_ok_and(|key| key.is_none());
+        let operation = route::find(&request.method, &request.path).ok()?;
+        if !unknown || self.leads() || operation.is_local() {
+            return None;
+        }
+        self.hand_on(&operation, request).await.ok().flatten()
+    }
+
+    /// Writes refused calls down: here on the leader, else through it. Those that cannot be are let go.
+    pub(crate) async fn tell_denials(&self) {
+        let denials = self.denials.take();
+        if denials.is_empty() {
+            return;
+        }
+        if self.leads() {
+            return self.write_denials(denials).await;
+        }
+        let leader = self.backend.leadership().borrow().leader;
+        let Some(address) = leader.and_then(|leader| self.internal_address(leader)) else { return };
+        let body = serde_json::to_vec(&denials).expect("records serialise");
+        if self.forwarder.tell(&address, DENIALS_PATH, body.into()).await.is_err() {
+            tracing::debug!("refused calls could not be handed to the leader");
+        }
+    }
+
+    pub(crate) async fn write_denials(&self, denials: Vec<Denial>) {
+        let command = Command::Access(Box::new(AccessCommand::Denied { denials }));
+        if let Err(error) = self.backend.propose(command).await {
+            tracing::debug!(%error, "refused calls could not be written down");
         }
     }
 

@@ -1,10 +1,14 @@
 //! Whole-API tests over the real model in memory: several nodes share one replicated state, each with its
 //! own listeners, clock and idea of who leads.
 
+mod access;
 mod batch;
+mod callbacks;
 mod client;
 pub(crate) mod fake;
+mod fake_keys;
 mod fake_leader;
+mod fake_work;
 mod forwarding;
 mod graph;
 mod internal;
@@ -186,6 +190,12 @@ impl Reply {
     pub(crate) fn task_id(&self) -> String {
         assert_eq!(self.status, 202, "{self:?}");
         self.body["taskId"].as_str().unwrap().to_owned()
+    }
+
+    /// Asserts that it is no refusal.
+    #[track_caller]
+    pub(crate) fn is_ok(&self) {
+        assert!((200..300).contains(&self.status), "{}: {}", self.status, self.text);
     }
 
     /// Asserts a problem document of this code.

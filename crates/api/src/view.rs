@@ -1,7 +1,10 @@
 //! From the model's records to the API's bodies. Pure.
 
+mod callback;
 mod graph;
 mod job;
+
+pub use callback::{callback, callback_sends, event};
 
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::query::TaskView;
@@ -66,6 +69,7 @@ pub fn task(view: &TaskView, detail: Detail, applied_index: u64) -> rest::Task {
         checkpoint_bytes: first.and_then(|shard| shard.checkpoint.as_ref()).map(|bytes| bytes.len() as u64),
         result: if whole { of_shards(&view.shards) } else { None },
         error: error(view),
+        callback: None,
         log_tail: if whole { log_tail(&view.shards) } else { None },
         attempts: whole.then(|| attempts(&view.shards)),
         applied_index,

@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod access;
 mod job;
 
 use std::path::PathBuf;
@@ -58,6 +59,16 @@ pub enum Command {
     /// Show and change the cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),
+    /// Make callers, change them and take them away.
+    #[command(subcommand)]
+    Caller(access::CallerCommand),
+    /// Make access keys, switch them off and take them away.
+    #[command(subcommand)]
+    Key(access::KeyCommand),
+    /// Show what administrators changed, or which calls were refused.
+    Audit(access::AuditArgs),
+    /// Make the secrets that a new cluster begins with, and the first administrator's key.
+    Init(access::InitArgs),
     /// Measure how fast a cluster on this machine is.
     Bench(Box<BenchArgs>),
     /// Load or executors of a bench, as a process of its own.
@@ -96,6 +107,10 @@ pub struct DevArgs {
     /// Holds for this run.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// A port of this machine to which the demo caller's callbacks may go, beside 3000, 8000, 8080 and 9000; may be
+    /// repeated, up to 12 times. Holds for this run.
+    #[arg(long, value_name = "PORT")]
+    pub callback_port: Vec<u16>,
     /// Start a child that ends by itself again, after 1 s, 2 s, ... 30 s.
     #[arg(long)]
     pub restart: bool,
@@ -186,6 +201,14 @@ pub enum TaskCommand {
         /// Its id, tsk_…
         task: String,
     },
+    /// Show where a task's callback stands, and its sends.
+    Callbacks {
+        /// Its id, tsk_…
+        task: String,
+        /// Deliver it again first.
+        #[arg(long)]
+        redeliver: bool,
+    },
     /// Print the log of a task's newest attempt.
     Logs {
         /// Its id, tsk_…
@@ -267,6 +290,9 @@ pub struct SubmitArgs {
     /// when absent.
     #[arg(long)]
     pub idempotency_key: Option<String>,
+    /// Where to announce its end: an address that the caller's allow-list names.
+    #[arg(long)]
+    pub callback_url: Option<String>,
     /// Wait until it has ended; print its result and output.
     #[arg(long)]
     pub wait: bool,

@@ -49,7 +49,7 @@ pub fn run(args: &DevArgs) -> Outcome {
     let wish = Wish { base_port: args.base_port, replicas: args.replicas, executors: args.executors };
     let plan = Plan::load_or_make(&layout, wish).map_err(Failure::usage)?;
     let keys = Keys::load_or_make(&layout)?;
-    let wishes = files::Wishes { slots: args.slots, set: &args.set };
+    let wishes = files::Wishes { slots: args.slots, set: &args.set, callback_ports: &args.callback_port };
     files::write(&layout, &plan, &keys, &wishes).map_err(Failure::usage)?;
     // Children die with the thread that started them, so this runtime has one thread: the main one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -6,6 +6,7 @@
 //! | [`server`], [`executor`] | wire the services of one process together and stop them in order |
 //! | [`dev`] | supervises a demo cluster of such processes |
 //! | [`bench`] | measures a cluster |
+//! | [`init`] | makes the secrets of a new cluster |
 //! | [`remote`] | the commands that call the API of a running cluster |
 //! | [`config`], [`secret`], [`process`], [`telemetry`] | files, secrets, signals, logs |
 
@@ -23,6 +24,7 @@ mod config;
 mod dev;
 mod executor;
 mod exit;
+mod init;
 mod process;
 mod remote;
 mod secret;
@@ -53,6 +55,10 @@ fn run(cli: Cli) -> Outcome {
         Command::Job(command) => call(remote::job::run(*command, json)),
         Command::Calendar(command) => call(remote::calendar::run(command, json)),
         Command::Cluster(command) => call(remote::cluster::run(command, json)),
+        Command::Caller(command) => call(remote::access::caller(command, json)),
+        Command::Key(command) => call(remote::access::key(command, json)),
+        Command::Audit(args) => call(remote::access::audit(args, json)),
+        Command::Init(args) => init::run(&args),
         Command::Bench(args) => bench::run(&args, json),
         Command::BenchPart(args) => bench::part::run(&args),
         Command::Completions { shell } => {

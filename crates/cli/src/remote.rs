@@ -9,6 +9,7 @@ use orloj_wire::problem::Code as ProblemCode;
 
 use crate::exit::{Code, Failure};
 
+pub mod access;
 pub mod calendar;
 pub mod cluster;
 pub mod executor;

@@ -22,6 +22,11 @@ pub fn new_secret(prefix: &str) -> String {
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random::<32>()))
 }
 
+/// A secret that signs callbacks: `whsec_` and base64 of 32 random bytes.
+pub fn new_webhook_secret() -> String {
+    orloj_wire::callback::WebhookSecret::of(random()).expose()
+}
+
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("the operating system supplies random numbers");

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use orloj_api::{Api, Bounds, Parts, debug_router, internal_router, peer, public_router, serve};
+use orloj_api::{Api, Bounds, Directory, Parts, debug_router, internal_router, peer, public_router, serve};
 use orloj_model::id::NodeId;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_raft_store::http::HttpTransport;
@@ -35,6 +35,7 @@ use crate::process::{end_with_parent, stop_token};
 use crate::remote::output;
 use crate::telemetry;
 
+mod callbacks;
 mod secrets;
 
 use secrets::Secrets;
@@ -60,6 +61,8 @@ pub struct Config {
     pub store: orloj_raft_store::Options,
     /// The leader's loop.
     pub scheduler: orloj_scheduler::Options,
+    /// Callbacks.
+    pub callbacks: callbacks::Options,
 }
 
 /// From the signal to the hand-over of the leadership, at most.
@@ -81,6 +84,7 @@ impl Config {
     fn check(&self) -> anyhow::Result<()> {
         self.store.check().context("[store]")?;
         self.scheduler.check().map_err(|error| anyhow!("[scheduler] {error}"))?;
+        self.callbacks.check().context("[callbacks]")?;
         let audience = self.audience();
         let fits =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
@@ -220,6 +224,7 @@ impl Running {
         let clock = Arc::clone(cluster_clock.base());
         let mut registry = Registry::default();
         let link = HttpLink::new(peer::REPLICA.to_owned(), secrets.executors, Arc::clone(&clock))?;
+        let directory = Directory::new(secrets.keyring, secrets.sealer, Arc::new(store.clone()));
         let scheduler = Service::new(
             store.clone(),
             Arc::new(link),
@@ -227,7 +232,8 @@ impl Running {
             Arc::new(SystemRandom),
             orloj_scheduler::Options { max_running: secrets.max_running, ..config.scheduler.clone() },
             orloj_scheduler::metrics::Metrics::register(&mut registry),
-        );
+        )
+        .with_callbacks(config.callbacks.sender(directory.clone(), Arc::clone(&clock))?);
         let parts = Parts {
             options: orloj_api::Options {
                 audience: config.audience().to_owned(),
@@ -235,7 +241,7 @@ impl Running {
                 internal: config.store.internal.clone(),
                 debug_probe: config.debug_probe,
             },
-            keyring: secrets.keyring,
+            directory,
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.handle()),
             clock,

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use orloj_wire::rest::{
-    AddMember, Attempts, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS, MemberChanged,
-    Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskGraph, TaskPage, Transfer, Transferred,
+    AddMember, Attempts, Callbacks, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS,
+    MemberChanged, Redelivering, Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskGraph, TaskPage,
+    Transfer, Transferred,
 };
 use orloj_wire::sign;
 use tokio::time::Instant;
@@ -129,6 +130,16 @@ impl Client {
     /// The graph of tasks around one: of a workflow the whole run.
     pub async fn graph(&self, task_id: &str) -> Result<TaskGraph, Error> {
         self.send(Call::get(task_path(task_id, "/graph")?)).await
+    }
+
+    /// Where the task's callback stands, and its newest sends.
+    pub async fn callbacks(&self, task_id: &str) -> Result<Callbacks, Error> {
+        self.send(Call::get(task_path(task_id, "/callbacks")?)).await
+    }
+
+    /// Has the callback of a task that has ended delivered again.
+    pub async fn redeliver(&self, task_id: &str) -> Result<Redelivering, Error> {
+        self.send(Call::post(task_path(task_id, "/callbacks/redeliver")?)).await
     }
 
     /// A piece of the log of one attempt.

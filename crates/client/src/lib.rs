@@ -19,6 +19,8 @@
 //! # }
 //! ```
 
+mod admin;
+pub mod callback;
 mod calls;
 mod error;
 mod jobs;
@@ -26,6 +28,7 @@ mod options;
 mod retry;
 mod send;
 
+pub use admin::AuditQuery;
 pub use calls::{ListQuery, LogQuery};
 pub use error::Error;
 pub use options::{Credentials, Options};

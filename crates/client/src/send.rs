@@ -63,6 +63,14 @@ impl Call {
         Call { method, ..Call::get(path) }
     }
 
+    pub(crate) fn put(path: String) -> Self {
+        Call { method: Method::PUT, ..Call::get(path) }
+    }
+
+    pub(crate) fn delete(path: String) -> Self {
+        Call { method: Method::DELETE, ..Call::get(path) }
+    }
+
     pub(crate) fn with_body<T: serde::Serialize>(mut self, body: &T) -> Self {
         // The bodies are structs with string keys, which always serialise.
         self.body = Some(serde_json::to_vec(body).expect("a request body serialises").into());

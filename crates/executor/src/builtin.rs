@@ -1,6 +1,5 @@
 //! The built-in handlers: `echo`, `sleep`, `fail`, `shell`, `http`.
 
-mod address;
 mod allow;
 mod http;
 mod shell;

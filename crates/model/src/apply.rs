@@ -3,6 +3,8 @@
 //! This file only routes; each group of commands has a file of its own. A command checks everything that
 //! it believes first and changes rows after, so a refusal leaves no trace.
 
+mod access;
+mod callback;
 mod cancel;
 mod context;
 mod create;
@@ -101,6 +103,8 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::Spend { claim } => Ok(submit::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
         Command::Job(command) => job::route(cx, command),
         Command::Graph(command) => graph::route(cx, command),
+        Command::Callback(command) => callback::route(cx, command),
+        Command::Access(command) => access::route(cx, command),
     }
 }
 
@@ -125,6 +129,8 @@ fn of_the_round(command: &Command) -> bool {
         | Command::Spend { .. } => false,
         Command::Job(command) => command.is_of_the_round(),
         Command::Graph(command) => command.is_of_the_round(),
+        Command::Callback(command) => command.is_of_the_round(),
+        Command::Access(_) => false,
     }
 }
 

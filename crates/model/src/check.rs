@@ -1,6 +1,8 @@
 //! Invariants of the tables, recomputed from scratch: every index says exactly what the rows say. Tests run
 //! it after every command; an operator can run it on a snapshot. It reads everything.
 
+mod access;
+mod callback;
 mod graph;
 mod job;
 
@@ -56,6 +58,8 @@ pub fn check<R: Read>(tables: &R) -> Result<Vec<String>, R::Error> {
     pairs::<NonceTable, NonceExpiryTable, R>(tables, "nonce", &mut faults)?;
     job::check(tables, &mut faults)?;
     graph::check(tables, &mut faults)?;
+    callback::check(tables, &mut faults)?;
+    access::check(tables, &mut faults)?;
     Ok(faults)
 }
 

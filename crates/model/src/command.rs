@@ -2,6 +2,8 @@
 //! the log (golden bytes in `tests/golden.rs`), so a new variant goes to the end and a changed meaning is
 //! a new variant.
 
+mod access;
+mod callback;
 mod graph;
 mod job;
 
@@ -13,6 +15,8 @@ use crate::key::{NonceKey, ShardKey};
 use crate::task::{Outcome, Progress, Status, TaskSpec};
 use crate::trigger::SkipReason;
 
+pub use access::AccessCommand;
+pub use callback::CallbackCommand;
 pub use graph::{GraphCommand, MadeStep, PutFlow, Sibling, SubmitGraph};
 pub use job::{BackfillFire, Computed, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill};
 
@@ -239,6 +243,10 @@ pub enum Command {
     Job(Box<JobCommand>),
     /// A change of graphs of tasks.
     Graph(Box<GraphCommand>),
+    /// A change of callbacks.
+    Callback(Box<CallbackCommand>),
+    /// A change of callers, keys or the audit.
+    Access(Box<AccessCommand>),
 }
 
 /// What a command answers to its proposer.
@@ -315,6 +323,11 @@ pub enum Reply {
         skipped: u64,
         /// It has ended.
         ended: bool,
+    },
+    /// The caller after the change.
+    Caller {
+        /// Its version.
+        version: u64,
     },
 }
 
@@ -409,4 +422,22 @@ pub enum Refusal {
     },
     /// The graph does not stand where the command says.
     StaleGraph,
+    /// The task has no callback.
+    CallbackNotFound,
+    /// The callback stands elsewhere than the leader believes.
+    StaleCallback,
+    /// The callback has not been decided yet.
+    CallbackOpen,
+    /// No such caller.
+    CallerNotFound,
+    /// No such access key.
+    AccessKeyNotFound,
+    /// The access key's name is taken.
+    AccessKeyExists,
+    /// No such webhook secret of this caller.
+    WebhookSecretNotFound,
+    /// The owner has as many keys or secrets as it may have.
+    TooManyKeys,
+    /// There are as many callers as there may be.
+    TooManyCallers,
 }

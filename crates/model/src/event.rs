@@ -133,4 +133,11 @@ pub enum Event {
         /// The parent.
         parent: TaskId,
     },
+    /// A callback is in the outbox.
+    CallbackDue {
+        /// The host of its address.
+        host: String,
+        /// When its next send is due.
+        at: Millis,
+    },
 }

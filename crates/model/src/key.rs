@@ -284,9 +284,13 @@ macro_rules! key_codec {
     };
 }
 
+mod access;
+mod callback;
 mod graph;
 mod job;
 
+pub use access::{AccessKeyName, AuditKey, OwnerKey};
+pub use callback::CallbackDueKey;
 pub use graph::WorkKey;
 pub use job::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey};
 

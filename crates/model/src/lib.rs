@@ -13,7 +13,9 @@
 //!   ([`tables::MapTables`]) and RocksDB in `orloj-raft-store`.
 //! * [`query`] reads the tables by index.
 
+pub mod access;
 pub mod apply;
+pub mod callback;
 pub mod check;
 pub mod command;
 pub mod digest;

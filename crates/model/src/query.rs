@@ -1,8 +1,12 @@
 //! Reads over the tables, by index. Nothing here scans a table; each page is bounded by its caller.
 
+mod access;
+mod callback;
 mod graph;
 mod job;
 
+pub use access::{Access, access, access_meta, audit, keys_of};
+pub use callback::{callback, callbacks_due, callbacks_of_host, next_callback_host};
 pub use graph::{first_waiter, graph, graph_work, job_flow, run, shard_plan, stopped_steps};
 pub use job::{
     JobView, backfill, backfills, calendar, calendars_of, due_jobs, due_jobs_from, history, job, jobs,

@@ -26,9 +26,13 @@ macro_rules! table {
     };
 }
 
+mod access;
+mod callback;
 mod graph;
 mod job;
 
+pub use access::{AccessKeyTable, AccessMetaTable, AuditTable, CallerTable, OwnerKeysTable};
+pub use callback::{CallbackDueTable, CallbackTable};
 pub use graph::{
     GraphWorkTable, JobFlowTable, NodeTable, RunFlowTable, RunStepTable, RunTable, ShardPlanTable, WaitsTable,
 };

@@ -90,11 +90,25 @@ pub enum TableId {
     RunFlow = 46,
     /// The steps of a run: (run, place).
     RunStep = 47,
+    /// [`crate::callback::Callback`] by task id.
+    Callback = 60,
+    /// The outbox: (host, next ms, task).
+    CallbackDue = 61,
+    /// [`crate::access::CallerRow`] by caller.
+    Caller = 62,
+    /// [`crate::access::AccessKeyRow`] by access key.
+    AccessKey = 63,
+    /// Access keys by owner: (caller, access key).
+    OwnerKeys = 64,
+    /// [`crate::access::AuditRow`], newest first: (kind, number descending).
+    Audit = 65,
+    /// [`crate::access::AccessMeta`].
+    AccessMeta = 66,
 }
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 36] = [
+    pub const ALL: [TableId; 43] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -131,6 +145,13 @@ impl TableId {
         TableId::Run,
         TableId::RunFlow,
         TableId::RunStep,
+        TableId::Callback,
+        TableId::CallbackDue,
+        TableId::Caller,
+        TableId::AccessKey,
+        TableId::OwnerKeys,
+        TableId::Audit,
+        TableId::AccessMeta,
     ];
 }
 

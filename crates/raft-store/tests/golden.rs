@@ -5,6 +5,10 @@
 //! its own. `ORLOJ_BLESS=1 cargo test -p orloj-raft-store --test golden` writes lines for what is new, and
 //! fails as long as a line that was there before would change.
 
+#[path = "golden/access.rs"]
+mod access;
+#[path = "golden/callback.rs"]
+mod callback;
 #[path = "golden/graph.rs"]
 mod graph;
 #[path = "golden/job.rs"]
@@ -176,6 +180,8 @@ fn the_bytes_of_commands_rows_and_keys_never_change() {
     keys(&mut golden);
     job::add(&mut golden);
     graph::add(&mut golden);
+    callback::add(&mut golden);
+    access::add(&mut golden);
     golden.compare();
 }
 

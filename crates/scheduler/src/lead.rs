@@ -4,6 +4,7 @@
 //! their own, whose answers come back as events. When the leadership ends, the loop and all of those tasks are
 //! dropped as they stand: fences and rounds make that safe.
 
+mod callbacks;
 mod fresh;
 mod graph;
 mod jobs;
@@ -25,6 +26,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
+use crate::callback::Callbacks;
 use crate::core::{Core, Liveness, Now};
 use crate::handle::{Probe, Request, Snapshot};
 use crate::link::ExecutorLink;
@@ -54,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) serving: watch::Sender<Option<Round>>,
     pub(crate) snapshot: watch::Sender<Snapshot>,
     pub(crate) metrics: Metrics,
+    pub(crate) callbacks: Option<Callbacks>,
 }
 
 impl Shared {
@@ -178,6 +181,7 @@ impl<'a> Leader<'a> {
         };
         shared.metrics.rounds.inc();
         leader.load(now)?;
+        leader.deliver_callbacks();
         Ok(leader)
     }
 

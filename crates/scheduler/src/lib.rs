@@ -5,6 +5,7 @@
 //! * `core` is the leader's mind: plain data in, plain data out.
 //! * `lead` is the loop that feeds it and carries out what it asks for; [`Service`] starts that loop whenever
 //!   this node comes to lead, and [`Scheduler`] is the handle through which the API reaches it.
+//! * [`callback`] announces the ends of tasks to their callers.
 //! * [`link`] is the way to the executors.
 //!
 //! Order of a new leader: raise the round, wait until everything that was committed is applied here, load the
@@ -13,6 +14,7 @@
 
 #![warn(clippy::iter_over_hash_type, reason = "its order differs between two runs of one seed")]
 
+pub mod callback;
 mod core;
 mod error;
 mod handle;

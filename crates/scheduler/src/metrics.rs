@@ -31,6 +31,8 @@ pub struct Metrics {
     pub(crate) clock_steps: Counter<u64, AtomicU64>,
     pub(crate) rounds: Counter<u64, AtomicU64>,
     pub(crate) lateness: Histogram,
+    pub(crate) callback_sends: Counter<u64, AtomicU64>,
+    pub(crate) callback_failures: Counter<u64, AtomicU64>,
 }
 
 impl Metrics {
@@ -54,6 +56,8 @@ impl Metrics {
             clock_steps: Counter::default(),
             rounds: Counter::default(),
             lateness: Histogram::new(LATENESS_S),
+            callback_sends: Counter::default(),
+            callback_failures: Counter::default(),
         };
         let own = registry.sub_registry_with_prefix("orloj_scheduler");
         own.register("wheel_timers", "Timers in the wheel", metrics.wheel.clone());
@@ -72,6 +76,12 @@ impl Metrics {
         own.register("late_reports", "Reports that came too late", metrics.late_reports.clone());
         own.register("clock_steps", "Steps of the wall clock seen", metrics.clock_steps.clone());
         own.register("rounds", "Rounds begun by this node", metrics.rounds.clone());
+        own.register("callback_sends", "Callbacks sent", metrics.callback_sends.clone());
+        own.register(
+            "callback_failures",
+            "Callbacks that were not answered with a 2xx",
+            metrics.callback_failures.clone(),
+        );
         own.register(
             "grant_lateness_seconds",
             "Time from when a shard was due to the commit of its grant",

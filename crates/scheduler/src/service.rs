@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
+use crate::callback::Callbacks;
 use crate::handle::{Inner, Request, Scheduler, Snapshot};
 use crate::lead::{Ended, Shared, lead};
 use crate::link::ExecutorLink;
@@ -50,8 +51,15 @@ impl Service {
             snapshot: watch_snapshot,
             metrics: metrics.clone(),
         };
-        let shared = Shared { store, link, clock, random, options, serving, snapshot, metrics };
+        let shared =
+            Shared { store, link, clock, random, options, serving, snapshot, metrics, callbacks: None };
         Service { shared, requests, handle: Scheduler { inner: Arc::new(inner) } }
+    }
+
+    /// Delivers callbacks too, while it leads.
+    pub fn with_callbacks(mut self, callbacks: Callbacks) -> Self {
+        self.shared.callbacks = Some(callbacks);
+        self
     }
 
     /// The handle.

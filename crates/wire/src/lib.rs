@@ -1,5 +1,7 @@
 //! What crosses a public boundary: the executor protocol, REST bodies, problem details and signatures.
 
+pub mod address;
+pub mod callback;
 pub mod clock;
 pub mod json;
 pub mod problem;

@@ -4,7 +4,9 @@
 //! the name. Requests refuse unknown fields; answers may grow new ones, so a reader ignores what it does
 //! not know. The headers that the API adds to HTTP's own are named here too.
 
+mod access;
 mod batch;
+mod callback;
 mod depends;
 mod graph;
 pub mod job;
@@ -19,7 +21,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use access::{
+    AccessKey, AccessKeys, Audit, AuditRecord, Caller, CallerChanged, Callers, KeyChanged, KeyLimits,
+    MadeKey, MadeWebhookSecret, NewKey, PutCaller, WebhookSecretInfo,
+};
 pub use batch::{BATCH_BODY_LIMIT, BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
+pub use callback::{Callback, CallbackSend, Callbacks, Redelivering};
 pub use depends::{DEPENDS_LIMIT, OnShardFailure, Parent};
 pub use graph::{GRAPH_LIMIT, GraphEdge, GraphNode, TaskGraph};
 pub use step::{StepNeed, StepSpec};
@@ -220,6 +227,9 @@ pub struct Task {
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
+    /// Where its callback stands. Not in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<Callback>,
     /// The end of the log of the newest attempt, at most 16 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_tail: Option<String>,

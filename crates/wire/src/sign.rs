@@ -213,6 +213,12 @@ fn unhex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
+/// base64url without padding.
+pub fn base64url(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
 /// A fresh nonce: 128 bits from the operating system, in hex.
 pub fn new_nonce() -> String {
     let mut bytes = [0; 16];

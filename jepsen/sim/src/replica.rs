@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use orloj_api::{Api, Keyring, Limits, Parts};
+use orloj_api::{Api, Directory, Keyring, Limits, Parts, Sealer};
 use orloj_model::id::CallerId;
 use orloj_model::query;
 use orloj_model::task::Status;
@@ -149,7 +149,11 @@ impl Process {
                 internal: setup.store.internal,
                 debug_probe: false,
             },
-            keyring: keyring(secret(CALLER_SECRET)?, secret(EXECUTOR_SECRET)?)?,
+            directory: Directory::new(
+                keyring(secret(CALLER_SECRET)?, secret(EXECUTOR_SECRET)?)?,
+                Sealer::default(),
+                Arc::new(store.clone()),
+            ),
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.clone()),
             clock,

@@ -8,6 +8,7 @@
 
 mod all_killed;
 mod bench;
+mod callbacks;
 mod clock;
 mod delayed;
 mod executor_killed;

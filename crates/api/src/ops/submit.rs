@@ -35,13 +35,20 @@ impl Call<'_> {
     /// The command of a body that is acceptable; `earlier` are those before it in its batch.
     pub(super) fn submission(
         &self,
-        body: rest::Submit,
+        mut body: rest::Submit,
         claim: Option<Claim>,
         idempotency: Option<Idempotency>,
         earlier: &[Earlier],
     ) -> Result<Command, Failure> {
         let caller = self.caller()?.clone();
         let due = due(&body);
+        if !self.key.rights.handler(&body.handler) {
+            let detail = format!("this access key may not use the handler {:?}", body.handler);
+            return Err(Failure::new(Code::ExecutorDenied, detail));
+        }
+        if let Some(url) = body.callback_url.take() {
+            body.callback_url = Some(self.callback_url(&url)?);
+        }
         let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
         let beyond = graph::beyond(&body, earlier);
         let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
@@ -154,13 +161,6 @@ pub(super) fn spec(
     if !faults.is_empty() {
         return Err(Failure::fields(Code::ValidationFailed, faults));
     }
-    if let Some(url) = &body.callback_url {
-        let message = format!("{url:?} is not on this caller's allow-list, which is empty");
-        return Err(Failure::fields(
-            Code::CallbackUrlNotAllowed,
-            vec![FieldError::new("/callbackUrl", message)],
-        ));
-    }
     if !body.allow_unknown_handler && !is_known(&body.handler, &caller)? {
         let message = format!(
             "no executor has registered {:?}; allowUnknownHandler takes the task anyway",
@@ -187,7 +187,7 @@ pub(super) fn spec(
         // The body's type bounds it.
         shard_total: body.shard_total.and_then(|total| u16::try_from(total).ok()).unwrap_or(1),
         depends_on: Vec::new(),
-        callback_url: None,
+        callback_url: body.callback_url,
         estimated_duration_ms: body.estimated_duration_ms,
     })
 }

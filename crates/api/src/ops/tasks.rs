@@ -40,7 +40,10 @@ impl Call<'_> {
         if self.request.if_none_match.as_deref() == Some(etag.as_str()) {
             return Ok(Answer::empty(304).at(task.applied).with("etag", etag));
         }
-        let body = view::task(&task.value, Detail::Whole, task.applied);
+        let mut body = view::task(&task.value, Detail::Whole, task.applied);
+        if task.value.spec.callback_url.is_some() {
+            body.callback = self.shared.backend.callback(id)?.as_ref().map(view::callback);
+        }
         Ok(Answer::json(200, &body).at(task.applied).with("etag", etag))
     }
 

@@ -7,10 +7,9 @@ use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use orloj_model::command::ShardRef;
-use orloj_model::executor::{Executor, Registration};
+use orloj_model::executor::Executor;
 use orloj_model::graph::Graph;
-use orloj_model::id::{CalendarName, CallerId, ExecutorId, JobId, Millis, NodeId, Round, TaskId};
+use orloj_model::id::{CalendarName, CallerId, JobId, Millis, NodeId, Round, TaskId};
 use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, JobKey};
 use orloj_model::query::{self, JobView, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
@@ -28,14 +27,14 @@ use tokio::net::TcpListener;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::fake_keys;
 use super::fake_leader::FakeLeader;
 use super::json::Json;
-use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
 use crate::backend::{
     At, HistoryRows, JobReads, PageQuery, StorageFault, TablePage, read_calendars, read_history, read_jobs,
     read_page,
 };
-use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Parts};
+use crate::{Api, Backend, Bounds, Directory, Leader, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
@@ -133,53 +132,17 @@ impl Universe {
         query::job(&self.shared.state.lock().unwrap().tables, key).unwrap()
     }
 
-    pub(crate) fn register(&self, id: &str, handlers: &[&str]) {
-        let registration = Registration {
-            id: ExecutorId::new(id).unwrap(),
-            incarnation: 1,
-            address: "127.0.0.1:1".into(),
-            handlers: handlers.iter().map(|handler| (*handler).to_owned()).collect(),
-            slots: 4,
-            queue: 4,
-            weight: 100,
-            zone: None,
-            labels: Default::default(),
-            version: "0".into(),
-        };
-        assert_eq!(self.run(Command::RegisterExecutor(registration)), Reply::Done);
-    }
-
-    /// Grants the next attempt of a task to `e1`; answers with the fence.
-    pub(crate) fn grant(&self, task_id: &str, attempt: u32) -> u64 {
-        let shard = ShardRef { task: task_id.parse().unwrap(), shard: 0 };
-        let executor = ExecutorId::new("e1").unwrap();
-        match self.run(Command::Grant { shard, attempt, executor, incarnation: 1 }) {
-            Reply::Granted { fence } => fence,
-            other => panic!("not granted: {other:?}"),
-        }
-    }
-
-    /// Lets an attempt succeed.
-    pub(crate) fn succeed(&self, task_id: &str, attempt: u32, fence: u64) {
-        let report = orloj_model::command::Report {
-            shard: ShardRef { task: task_id.parse().unwrap(), shard: 0 },
-            attempt,
-            fence,
-            executor: ExecutorId::new("e1").unwrap(),
-            incarnation: 1,
-            outcome: orloj_model::task::Outcome::Succeeded,
-            message: None,
-            result: Some(b"{\"n\":1}".to_vec()),
-            log_tail: Some("done €\n".as_bytes().to_vec()),
-            started_at: Some(T * 1000),
-            ended_at: Some(T * 1000 + 5),
-            chance: 0,
-        };
-        self.run(Command::Report(Box::new(report)));
-    }
-
     pub(crate) fn applied(&self) -> u64 {
         self.shared.state.lock().unwrap().index
+    }
+
+    /// Every row, as text.
+    pub(crate) fn dump(&self) -> String {
+        let state = self.shared.state.lock().unwrap();
+        let rows = state.tables.rows().map(|((_, key), value)| {
+            format!("{} {}\n", String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+        });
+        rows.collect()
     }
 
     /// How many commands the API has proposed.
@@ -223,10 +186,12 @@ async fn node(
     change(&mut options);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    let backend: Arc<dyn Backend> =
+        Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() });
     let parts = Parts {
         options,
-        keyring: keyring(),
-        backend: Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() }),
+        directory: Directory::new(fake_keys::keyring(), fake_keys::sealer(), Arc::clone(&backend)),
+        backend,
         leader: Arc::clone(&leader) as Arc<dyn Leader>,
         clock: Arc::clone(&shared.clock) as _,
         random: Arc::new(SystemRandom),
@@ -243,27 +208,6 @@ async fn node(
         tokio::spawn(crate::serve(listener, router, bounds, stop.clone()));
     }
     Node { public, internal, debug, url, address, leader, leadership, id }
-}
-
-fn keyring() -> Keyring {
-    let mut keyring = Keyring::new();
-    let secret = |text: &str| Secret::new(text).unwrap();
-    let caller = |name: &str| CallerId::new(name).unwrap();
-    let fast = Limits {
-        requests_per_s: 1e6,
-        requests_burst: 100_000,
-        submits_per_s: 1e6,
-        submits_burst: 100_000,
-        waiters: 100,
-    };
-    keyring.add_caller(caller("a"), "ak_A", secret(SECRET_A), fast).unwrap();
-    keyring.add_caller(caller("a"), "ak_A2", secret(SECRET_A2), fast).unwrap();
-    keyring.add_caller(caller("b"), "ak_B", secret(SECRET_B), Limits::default()).unwrap();
-    keyring.add_caller(caller("b"), "ak_OFF", secret(SECRET_B), Limits::default()).unwrap();
-    keyring.set_enabled("ak_OFF", false);
-    keyring.add_admin("adk_A", secret(SECRET_ADMIN), fast).unwrap();
-    keyring.share_with_executors(secret(EXECUTOR_SECRET)).unwrap();
-    keyring
 }
 
 impl Shared {
@@ -414,6 +358,27 @@ impl Backend for FakeStore {
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {
         Ok(self.read(|tables| query::has_idempotency_key(tables, caller, key))?.value)
+    }
+
+    fn callback(&self, id: TaskId) -> Result<Option<orloj_model::callback::Callback>, StorageFault> {
+        Ok(self.read(|tables| query::callback(tables, id))?.value)
+    }
+
+    fn access_revision(&self) -> Result<u64, StorageFault> {
+        Ok(self.read(query::access_meta)?.value.revision)
+    }
+
+    fn access(&self) -> Result<query::Access, StorageFault> {
+        Ok(self.read(query::access)?.value)
+    }
+
+    fn audit(
+        &self,
+        kind: orloj_model::access::AuditKind,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<At<crate::backend::AuditPage>, StorageFault> {
+        self.read(|tables| query::audit(tables, kind, before, limit))
     }
 
     fn events(&self) -> broadcast::Receiver<Arc<AppliedEvents>> {

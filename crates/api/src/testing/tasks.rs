@@ -72,7 +72,7 @@ async fn bad_submissions_name_every_fault() {
         (json!({"handler": "echo", "executorId": "echo"}), 400, "invalid_request"),
         (json!({"handler": "nobody-has-it"}), 422, "handler_unknown"),
         (
-            json!({"handler": "echo", "callbackUrl": "https://hooks.example.com/cb"}),
+            json!({"handler": "echo", "callbackUrl": "https://evil.example.com/cb"}),
             422,
             "callback_url_not_allowed",
         ),

@@ -77,7 +77,7 @@ impl Cluster {
         let wish = Wish { base_port: Some(0), replicas: Some(args.own.replicas), executors: Some(0) };
         let plan = Plan::load_or_make(&layout, wish).map_err(Failure::usage)?;
         let keys = Keys::load_or_make(&layout)?;
-        files::write(&layout, &plan, &keys, &Wishes { slots: None, set: &args.own.set })
+        files::write(&layout, &plan, &keys, &Wishes { slots: None, set: &args.own.set, callback_ports: &[] })
             .map_err(Failure::usage)?;
         let target = Target {
             servers: plan.replicas.iter().map(|replica| replica.api()).collect(),

@@ -10,6 +10,10 @@ use crate::secret::{write_private, write_public};
 
 /// Requests a second that the demo caller may make, in all and for submissions: enough for load tests.
 const DEMO_RATE: f64 = 100_000.0;
+/// Where people try callbacks on this machine.
+const DEMO_HOOK_PORTS: [u16; 4] = [3000, 8000, 8080, 9000];
+/// The addresses of this machine.
+const LOOPBACK: &str = "127.0.0.0/8";
 /// Long polls that it may hold at once.
 const DEMO_WAITERS: i64 = 10_000;
 
@@ -20,6 +24,8 @@ pub struct Wishes<'a> {
     pub slots: Option<u32>,
     /// Options of the replicas' files, as `key=value`.
     pub set: &'a [String],
+    /// More ports of this machine to which the demo caller's callbacks may go.
+    pub callback_ports: &'a [u16],
 }
 
 /// Writes every file.
@@ -28,7 +34,10 @@ pub struct Wishes<'a> {
 /// A file that cannot be written, a wish that is not `key=value`.
 pub fn write(layout: &Layout, plan: &Plan, keys: &Keys, wishes: &Wishes<'_>) -> anyhow::Result<()> {
     write_private(&layout.secret("executors.secret"), &keys.executor_secret)?;
-    write_private(&layout.secret("server.toml"), &toml::to_string_pretty(&server_secrets(keys))?)?;
+    write_private(
+        &layout.secret("server.toml"),
+        &toml::to_string_pretty(&server_secrets(keys, wishes.callback_ports))?,
+    )?;
     for replica in &plan.replicas {
         let mut config = server(layout, plan, replica)?;
         wishes.set.iter().try_for_each(|option| set(&mut config, option))?;
@@ -72,7 +81,18 @@ fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
     entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-fn server_secrets(keys: &Keys) -> Table {
+/// Callbacks to this machine, on the ports that people try things on.
+fn local_hooks(more: &[u16]) -> Table {
+    let ports = DEMO_HOOK_PORTS.iter().chain(more).map(|port| Value::Integer(i64::from(*port))).collect();
+    table([
+        ("host", text("localhost")),
+        ("ports", Value::Array(ports)),
+        ("plain-http", Value::Boolean(true)),
+        ("allow-cidrs", Value::Array(vec![text(LOOPBACK)])),
+    ])
+}
+
+fn server_secrets(keys: &Keys, callback_ports: &[u16]) -> Table {
     let demo = table([
         ("id", text("demo")),
         ("access-key", text(&keys.access_key)),
@@ -80,11 +100,14 @@ fn server_secrets(keys: &Keys) -> Table {
         ("requests-per-s", Value::Float(DEMO_RATE)),
         ("submits-per-s", Value::Float(DEMO_RATE)),
         ("waiters", Value::Integer(DEMO_WAITERS)),
+        ("callback-hosts", Value::Array(vec![local_hooks(callback_ports).into()])),
+        ("webhook-secrets", Value::Array(vec![text(&keys.webhook_secret)])),
     ]);
     let admin = table([("access-key", text(&keys.admin_key)), ("secret-key", text(&keys.admin_secret))]);
     table([
         ("cluster-secret", text(&keys.cluster_secret)),
         ("executor-secret", text(&keys.executor_secret)),
+        ("sealing-keys", Value::Array(vec![text(&keys.sealing_key)])),
         ("callers", Value::Array(vec![demo.into()])),
         ("admins", Value::Array(vec![admin.into()])),
     ])
@@ -111,6 +134,7 @@ fn server(layout: &Layout, plan: &Plan, replica: &Replica) -> anyhow::Result<Tab
         ("listen-internal", text(replica.internal())),
         ("secrets-file", path(&layout.secret("server.toml"))?),
         ("debug-probe", Value::Boolean(true)),
+        ("callbacks", table([("allow-cidrs", Value::Array(vec![text(LOOPBACK)]))]).into()),
         ("store", store.into()),
     ]))
 }
@@ -146,7 +170,7 @@ mod tests {
         let plan = Plan::load_or_make(&layout, Wish { base_port: Some(0), ..Wish::default() }).unwrap();
         let keys = Keys::load_or_make(&layout).unwrap();
         let set = ["scheduler.heartbeat-ms=500".to_owned(), "store.cluster=blue".to_owned()];
-        write(&layout, &plan, &keys, &Wishes { slots: Some(7), set: &set }).unwrap();
+        write(&layout, &plan, &keys, &Wishes { slots: Some(7), set: &set, callback_ports: &[4000] }).unwrap();
         for replica in &plan.replicas {
             let config = crate::server::Config::load(&layout.config(&replica.name())).unwrap();
             assert_eq!((config.store.node_id, config.store.cluster.as_str()), (replica.id, "blue"));

@@ -25,6 +25,21 @@ pub struct Keys {
     pub cluster_secret: String,
     /// What replicas and executors sign with among each other.
     pub executor_secret: String,
+    /// Signs the demo caller's callbacks.
+    #[serde(default = "new_webhook_secret")]
+    pub webhook_secret: String,
+    /// Seals what is made through the API.
+    #[serde(default = "new_sealing_key")]
+    pub sealing_key: String,
+}
+
+fn new_sealing_key() -> String {
+    new_secret("kek_")
+}
+
+/// A folder of an earlier version has none yet.
+fn new_webhook_secret() -> String {
+    crate::secret::new_webhook_secret()
 }
 
 impl Keys {
@@ -37,7 +52,11 @@ impl Keys {
         match fs::metadata(&path) {
             Ok(_) => {
                 let text = read_private(&path)?;
-                return toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()));
+                let keys: Keys =
+                    toml::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+                // What this version has added is kept too.
+                write_private(&path, &toml::to_string_pretty(&keys)?)?;
+                return Ok(keys);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -49,6 +68,8 @@ impl Keys {
             admin_secret: new_secret("ads_"),
             cluster_secret: new_secret("cls_"),
             executor_secret: new_secret("exs_"),
+            webhook_secret: new_webhook_secret(),
+            sealing_key: new_sealing_key(),
         };
         write_private(&path, &toml::to_string_pretty(&keys)?)?;
         Ok(keys)

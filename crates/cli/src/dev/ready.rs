@@ -73,6 +73,7 @@ struct ReadyFile<'a> {
     secret_key: &'a str,
     admin_key: &'a str,
     admin_secret: &'a str,
+    webhook_secret: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -121,6 +122,7 @@ pub fn write(path: &Path, layout: &Layout, plan: &Plan, keys: &Keys, fleet: &Fle
         secret_key: &keys.secret_key,
         admin_key: &keys.admin_key,
         admin_secret: &keys.admin_secret,
+        webhook_secret: &keys.webhook_secret,
     };
     let text = serde_json::to_string_pretty(&file).context("cannot write the ready file as JSON")?;
     secret::write_private(path, &text)

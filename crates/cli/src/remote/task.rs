@@ -39,6 +39,7 @@ pub async fn run(command: TaskCommand, json: bool) -> Outcome {
         TaskCommand::List(args) => list(&client, args, json).await,
         TaskCommand::Cancel { task } => cancel(&client, &task, json).await,
         TaskCommand::Graph { task } => graph::show(&client, &task, json).await,
+        TaskCommand::Callbacks { task, redeliver } => callbacks(&client, &task, redeliver, json).await,
         TaskCommand::Logs { task, shard, attempt, follow } => {
             let query = LogQuery { attempt, shard_index: Some(shard), ..LogQuery::default() };
             logs(&client, &task, query, follow, json).await
@@ -86,6 +87,7 @@ fn submission(args: &SubmitArgs) -> anyhow::Result<Submit> {
     task.depends_on = graph::parents(&args.after)?;
     task.routing_key.clone_from(&args.routing_key);
     task.business_key.clone_from(&args.business_key);
+    task.callback_url.clone_from(&args.callback_url);
     if args.retries.is_some() || !args.backoff_ms.is_empty() {
         let mut retry = Retry::default();
         retry.max_retries = args.retries.unwrap_or(retry.max_retries);
@@ -136,6 +138,40 @@ pub(super) async fn wait(client: &Client, task: &str, timeout_ms: Option<u64>, j
     let task = client.wait(task, timeout_ms.map_or(NO_END, Duration::from_millis)).await?;
     show(&task, json)?;
     Ok(if task.status == "SUCCESS" { ExitCode::SUCCESS } else { Code::TaskFailed.into() })
+}
+
+async fn callbacks(client: &Client, task: &str, redeliver: bool, json: bool) -> Outcome {
+    if redeliver {
+        client.redeliver(task).await?;
+    }
+    let found = client.callbacks(task).await?;
+    if json {
+        output::json(&found)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(callback) = &found.callback else {
+        output::line("this task has no callback address")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let next = callback.next_at.map(|at| format!(", next send at {at}")).unwrap_or_default();
+    output::line(&format!("{} to {}{next}", callback.state, callback.url))?;
+    let mut table = output::table(["delivery", "send", "at", "outcome", "status"]);
+    for send in &found.sends {
+        let outcome = match (send.delivered, &send.error_kind) {
+            (Some(true), _) => "delivered",
+            (Some(false), Some(kind)) => kind,
+            _ => "under way",
+        };
+        table.add_row([
+            send.delivery.to_string(),
+            send.number.to_string(),
+            send.sent_at.to_string(),
+            outcome.to_owned(),
+            send.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
+        ]);
+    }
+    output::print(&table)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn cancel(client: &Client, task: &str, json: bool) -> Outcome {

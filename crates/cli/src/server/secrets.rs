@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use orloj_api::{Keyring, Limits};
+use orloj_api::{Keyring, Limits, Sealer};
 use orloj_model::id::CallerId;
+use orloj_scheduler::callback::Policy;
+use orloj_wire::callback::{HostEntry, HostRule, WebhookSecret};
 use orloj_wire::sign::Secret;
 use serde::Deserialize;
 
@@ -23,6 +25,9 @@ struct File {
     cluster_secret: String,
     /// What replicas and executors sign with among each other.
     executor_secret: String,
+    /// What seals secrets in the tables: the first seals, each opens.
+    #[serde(default)]
+    sealing_keys: Vec<String>,
     /// Access keys of callers.
     #[serde(default)]
     callers: Vec<CallerKey>,
@@ -45,6 +50,12 @@ struct CallerKey {
     waiters: Option<u32>,
     /// Of the caller, whichever of its keys says so; the smallest counts.
     max_running: Option<u32>,
+    /// Where its callbacks may go. Stands in one of its keys.
+    #[serde(default)]
+    callback_hosts: Vec<HostEntry>,
+    /// What signs its callbacks, `whsec_…`, at most two. Stands in one of its keys.
+    #[serde(default)]
+    webhook_secrets: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -65,6 +76,8 @@ pub struct Secrets {
     pub keyring: Keyring,
     /// How many tasks of a caller may run at a time; of others as many as there is room for.
     pub max_running: BTreeMap<CallerId, u32>,
+    /// Seals the secrets that are made through the API.
+    pub sealer: Sealer,
 }
 
 impl Secrets {
@@ -89,6 +102,14 @@ fn parse(text: &str) -> anyhow::Result<Secrets> {
     let mut max_running = BTreeMap::new();
     for key in file.callers {
         let caller = CallerId::new(key.id.as_str()).with_context(|| format!("callers.id = {:?}", key.id))?;
+        if let Some(policy) = key.callbacks()? {
+            anyhow::ensure!(
+                keyring.callbacks(&caller).is_none(),
+                "callers.id = {:?}: its callbacks stand there twice",
+                key.id
+            );
+            keyring.set_callbacks(caller.clone(), policy);
+        }
         let secret = secret_of(&key.access_key, &key.secret_key)?;
         if let Some(most) = key.max_running {
             anyhow::ensure!(most > 0, "callers.max-running = 0: must be at least 1");
@@ -101,8 +122,10 @@ fn parse(text: &str) -> anyhow::Result<Secrets> {
         let secret = secret_of(&key.access_key, &key.secret_key)?;
         keyring.add_admin(&key.access_key, secret, Limits::default())?;
     }
+    let sealing = file.sealing_keys.iter().map(|text| shared("sealing-keys", text));
+    let sealer = Sealer::new(&sealing.collect::<anyhow::Result<Vec<_>>>()?)?;
     let cluster = shared("cluster-secret", &file.cluster_secret)?;
-    Ok(Secrets { cluster, executors, keyring, max_running })
+    Ok(Secrets { cluster, executors, keyring, max_running, sealer })
 }
 
 fn secret_of(key: &str, text: &str) -> anyhow::Result<Secret> {
@@ -117,6 +140,24 @@ fn shared(option: &str, text: &str) -> anyhow::Result<Secret> {
 }
 
 impl CallerKey {
+    /// What its caller's callbacks may do, where the key says anything of it.
+    fn callbacks(&self) -> anyhow::Result<Option<Policy>> {
+        if self.callback_hosts.is_empty() && self.webhook_secrets.is_empty() {
+            return Ok(None);
+        }
+        let of = || format!("callers.id = {:?}", self.id);
+        anyhow::ensure!(self.webhook_secrets.len() <= 2, "{}: more than two webhook-secrets", of());
+        let rule = |entry: &HostEntry| HostRule::new(entry).map_err(|why| anyhow::anyhow!("{}: {why}", of()));
+        let hosts = self.callback_hosts.iter().map(rule).collect::<anyhow::Result<_>>()?;
+        let secret = |text: &String| {
+            WebhookSecret::parse(text).with_context(|| {
+                format!("{}: a webhook secret is not whsec_ and base64 of 24-64 bytes", of())
+            })
+        };
+        let secrets = self.webhook_secrets.iter().map(secret).collect::<anyhow::Result<_>>()?;
+        Ok(Some(Policy { hosts, secrets }))
+    }
+
     /// Its limits; a burst that is not given is one second's worth.
     fn limits(&self) -> Limits {
         let default = Limits::default();
@@ -141,6 +182,23 @@ mod tests {
 
     fn file(callers: &str) -> String {
         format!("cluster-secret = \"{LONG}\"\nexecutor-secret = \"{LONG}x\"\n{callers}")
+    }
+
+    #[test]
+    fn callbacks_are_read_and_never_shown() {
+        let hosts = "callback-hosts = [{ host = 'hooks.example.com' }, { host = 'localhost', ports = [8080], \
+             plain-http = true, allow-cidrs = ['127.0.0.0/8'] }]";
+        let key = |rest: &str| {
+            file(&format!("[[callers]]\nid = 'a'\naccess-key = 'ak_A'\nsecret-key = '{LONG}'\n{rest}"))
+        };
+        let secret = WebhookSecret::of([7; 32]).expose();
+        let secrets = parse(&key(&format!("{hosts}\nwebhook-secrets = ['{secret}']"))).unwrap();
+        let policy = secrets.keyring.callbacks(&CallerId::new("a").unwrap()).unwrap();
+        assert_eq!((policy.hosts.len(), policy.secrets.len()), (2, 1));
+        let short = error_of(&key("webhook-secrets = ['whsec_aHVzaA==']"));
+        assert!(short.contains("\"a\"") && !short.contains("aHVz"), "{short}");
+        let wild = error_of(&key("callback-hosts = [{ host = '*' }]"));
+        assert!(wild.contains("\"*\""), "{wild}");
     }
 
     fn error_of(text: &str) -> String {

@@ -5,13 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use orloj_wire::address::{Cidr, Reach};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, StatusCode, Url, redirect};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::address::{Cidr, Reach};
 use super::parse;
 use crate::error::OptionsError;
 use crate::handler::{AttemptContext, Handler, HandlerError, HandlerOutput};

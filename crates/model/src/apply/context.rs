@@ -1,7 +1,7 @@
 //! What every command works with: the tables, the stamp, and the few writes that keep rows and indexes
 //! together.
 
-use crate::apply::{Meta, Stamp};
+use crate::apply::{Meta, Stamp, callback};
 use crate::command::Reply;
 use crate::event::Event;
 use crate::id::{Millis, TaskId};
@@ -117,6 +117,7 @@ impl<T: Write> Context<'_, T> {
             self.ended.push(task);
             state.finished_at = Some(self.now());
             self.drop_expiry(task, state)?;
+            callback::announce(self, task)?;
         }
         state.version += 1;
         state.updated_at = self.now();

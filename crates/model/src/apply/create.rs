@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::apply::callback;
 use crate::apply::context::Context;
 use crate::command::Reply;
 use crate::event::Event;
@@ -96,6 +97,9 @@ pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result
     cx.tables.put::<SpecTable>(&task, spec)?;
     cx.tables.put::<TaskTable>(&task, &state)?;
     index(cx, task, spec, &state)?;
+    if let Some(url) = &spec.callback_url {
+        callback::create(cx, task, url)?;
+    }
     if start == Start::Free && is_told(spec) {
         cx.events.push(Event::Submitted { task, due_at, spec: Arc::new(spec.clone()) });
     }

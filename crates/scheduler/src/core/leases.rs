@@ -134,6 +134,7 @@ impl Core {
             | Event::JobNeedsNext { .. }
             | Event::CalendarChanged { .. }
             | Event::BackfillWaits { .. } => self.job_event(event, now),
+            Event::CallbackDue { .. } => {}
         }
     }
 

@@ -79,7 +79,7 @@ impl Leader<'_> {
         }
         drop(view);
         if !commands.is_empty() {
-            self.start(Step::Propose(commands));
+            self.start(Step::Propose(commands), true);
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! Which addresses a request may reach. Pure.
+//! Which addresses a request that somebody else asked for may reach: of the handler `http`, and of callbacks. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A range of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Cidr {
+pub struct Cidr {
     base: u128,
     bits: u32,
     v4: bool,
@@ -12,7 +12,7 @@ pub(super) struct Cidr {
 
 impl Cidr {
     /// Reads `10.0.0.0/8` or `fd00::/8`. Bits beyond the prefix must be zero.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = text.split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
         let bits: u32 = bits.parse().ok()?;
@@ -27,7 +27,7 @@ impl Cidr {
     }
 
     /// Whether an address is inside.
-    pub(super) fn holds(self, address: IpAddr) -> bool {
+    pub fn holds(self, address: IpAddr) -> bool {
         let rest = self.width() - self.bits;
         address.is_ipv4() == self.v4 && (rest == 128 || (number(address) ^ self.base) >> rest == 0)
     }
@@ -70,7 +70,7 @@ const DENIED_V6: [(Ipv6Addr, u32); 4] = [
 ];
 
 /// Whether an address is on the public internet. Everything outside 2000::/3 is not.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     let within = |base: IpAddr, bits| Cidr { base: number(base), bits, v4: base.is_ipv4() }.holds(address);
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -86,23 +86,34 @@ pub(super) fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Whether an address is link-local: where clouds keep the keys of their machines.
+pub fn is_link_local(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => {
+            v6.is_unicast_link_local() || v6 == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)
+        }
+    }
+}
+
 /// The rule of one executor.
 #[derive(Debug, Clone)]
-pub(super) struct Reach {
-    pub(super) cidrs: Vec<Cidr>,
-    /// Lower case.
-    pub(super) hosts: Vec<String>,
+pub struct Reach {
+    /// Ranges beside the public internet.
+    pub cidrs: Vec<Cidr>,
+    /// Hosts that may be reached whatever their addresses are; lower case.
+    pub hosts: Vec<String>,
 }
 
 impl Reach {
     /// Whether an address may be reached.
-    pub(super) fn address(&self, address: IpAddr) -> bool {
+    pub fn address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         is_public(address) || self.cidrs.iter().any(|cidr| cidr.holds(address))
     }
 
     /// Whether a host may be reached whatever its addresses are.
-    pub(super) fn host(&self, host: &str) -> bool {
+    pub fn host(&self, host: &str) -> bool {
         self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
     }
 }

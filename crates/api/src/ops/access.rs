@@ -1,0 +1,292 @@
+//! Callers, their keys and secrets: made, changed and taken away by administrators.
+
+use std::collections::BTreeSet;
+
+use orloj_model::access::{
+    AccessKeyRow, Actor, CallbackHost, CallerRow, CallerSettings, KeyLimits, KeyOwner, Scope,
+};
+use orloj_model::command::{AccessCommand, Command};
+use orloj_model::id::CallerId;
+use orloj_model::{Refusal, Reply};
+use orloj_raft_store::Applied;
+use orloj_wire::callback::{HostEntry, WebhookSecret};
+use orloj_wire::problem::{Code, FieldError};
+use orloj_wire::rest::{
+    self, AccessKey, AccessKeys, Caller, CallerChanged, Callers, KeyChanged, MadeKey, MadeWebhookSecret,
+    NewKey, PutCaller, WebhookSecretInfo,
+};
+use orloj_wire::sign::base64url;
+use orloj_wire::time::Time;
+use serde::Deserialize;
+
+use super::{Call, unexpected};
+use crate::keyring::is_access_key;
+use crate::outcome::{Answer, Failure};
+use crate::route::AccessOperation;
+use crate::seal::{SealError, of_key, of_webhook};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+impl Call<'_> {
+    /// Makes a call of callers, keys or the audit.
+    pub(super) async fn access(&self, operation: &AccessOperation) -> Result<Answer, Failure> {
+        match operation {
+            AccessOperation::ListCallers => self.list_callers().await,
+            AccessOperation::GetCaller(id) => self.get_caller(id).await,
+            AccessOperation::PutCaller(id) => self.put_caller(id).await,
+            AccessOperation::DeleteCaller(id) => self.delete_caller(id).await,
+            AccessOperation::AddKey(id) => self.add_key(Some(id)).await,
+            AccessOperation::AddWebhookSecret(id) => self.add_webhook_secret(id).await,
+            AccessOperation::DeleteWebhookSecret(id, secret) => self.delete_webhook_secret(id, secret).await,
+            AccessOperation::ListAdminKeys => self.list_admin_keys().await,
+            AccessOperation::AddAdminKey => self.add_key(None).await,
+            AccessOperation::EnableKey(key) => self.set_key(key, true).await,
+            AccessOperation::DisableKey(key) => self.set_key(key, false).await,
+            AccessOperation::DeleteKey(key) => self.delete_key(key).await,
+            AccessOperation::ListAudit => self.list_audit().await,
+        }
+    }
+
+    async fn list_callers(&self) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        self.shared.backend.barrier().await?;
+        let access = self.shared.backend.access()?;
+        let callers = access.callers.iter().map(|(id, row)| caller(id, row, &access.keys)).collect();
+        Ok(Answer::json(200, &Callers { callers }))
+    }
+
+    async fn get_caller(&self, id: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        self.shared.backend.barrier().await?;
+        let access = self.shared.backend.access()?;
+        let found = access.callers.iter().find(|(known, _)| known.as_str() == id);
+        let (id, row) = found.ok_or_else(|| Failure::from(Refusal::CallerNotFound))?;
+        Ok(Answer::json(200, &caller(id, row, &access.keys)))
+    }
+
+    async fn put_caller(&self, id: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let body: PutCaller = self.body()?;
+        let caller = caller_id(id)?;
+        let faults = body.faults();
+        if !faults.is_empty() {
+            return Err(Failure::fields(Code::ValidationFailed, faults));
+        }
+        if self.shared.directory.is_in_the_file(&caller) {
+            let detail = format!("caller {id:?} stands in the secrets file of the replicas: change it there");
+            return Err(Failure::new(Code::Conflict, detail));
+        }
+        let (expected, settings) = (body.expected_version, settings(body));
+        let by = self.actor();
+        let reply = self.change(AccessCommand::PutCaller { caller, expected, settings, by }).await?;
+        let Reply::Caller { version } = reply else { return Err(unexpected(&reply)) };
+        let status = if version == 1 { 201 } else { 200 };
+        Ok(Answer::json(status, &CallerChanged { caller_id: id.to_owned(), version: Some(version) }))
+    }
+
+    async fn delete_caller(&self, id: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let (caller, by) = (caller_id(id)?, self.actor());
+        self.change(AccessCommand::DeleteCaller { caller, by }).await?;
+        Ok(Answer::json(200, &CallerChanged { caller_id: id.to_owned(), version: None }))
+    }
+
+    async fn list_admin_keys(&self) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        self.shared.backend.barrier().await?;
+        let access = self.shared.backend.access()?;
+        let admins = access.keys.iter().filter(|(_, row)| matches!(row.owner, KeyOwner::Admin { .. }));
+        Ok(Answer::json(200, &AccessKeys { keys: admins.map(|(name, row)| access_key(name, row)).collect() }))
+    }
+
+    async fn add_key(&self, caller: Option<&str>) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let body: NewKey = self.optional_body()?;
+        let faults = body.faults(caller.is_none());
+        if !faults.is_empty() {
+            return Err(Failure::fields(Code::ValidationFailed, faults));
+        }
+        let (owner, prefixes) = match caller {
+            Some(id) => (KeyOwner::Caller(caller_id(id)?), ("ak_", "sk_")),
+            None => {
+                let scopes = body.admin_scopes().iter().filter_map(|name| Scope::from_name(name)).collect();
+                (KeyOwner::Admin { scopes }, ("adk_", "ads_"))
+            }
+        };
+        let made = MadeKey {
+            access_key: format!("{}{}", prefixes.0, base32(&self.random::<20>())),
+            secret_key: format!("{}{}", prefixes.1, base64url(&self.random::<32>())),
+        };
+        let sealed = self.seal(&of_key(&made.access_key), &made.secret_key)?;
+        let (key, description, by) = (made.access_key.clone(), body.description, self.actor());
+        self.change(AccessCommand::AddKey { key, owner, sealed, description, by }).await?;
+        Ok(Answer::json(201, &made))
+    }
+
+    async fn set_key(&self, key: &str, enabled: bool) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let Nothing {} = self.optional_body()?;
+        let (id, by) = (key_name(key)?, self.actor());
+        self.change(AccessCommand::SetKey { key: id.clone(), enabled, by }).await?;
+        let state = if enabled { "enabled" } else { "disabled" }.to_owned();
+        Ok(Answer::json(200, &KeyChanged { id, state }))
+    }
+
+    async fn delete_key(&self, key: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let (id, by) = (key_name(key)?, self.actor());
+        self.change(AccessCommand::DeleteKey { key: id.clone(), by }).await?;
+        Ok(Answer::json(200, &KeyChanged { id, state: "deleted".to_owned() }))
+    }
+
+    async fn add_webhook_secret(&self, caller: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let Nothing {} = self.optional_body()?;
+        let secret = WebhookSecret::of(self.random());
+        let made = MadeWebhookSecret {
+            id: format!("whs_{}", base32(&self.random::<10>())),
+            secret: secret.expose(),
+        };
+        let sealed = self.seal(&of_webhook(caller, &made.id), &made.secret)?;
+        let (caller, id, by) = (caller_id(caller)?, made.id.clone(), self.actor());
+        self.change(AccessCommand::AddWebhookSecret { caller, id, sealed, by }).await?;
+        Ok(Answer::json(201, &made))
+    }
+
+    async fn delete_webhook_secret(&self, caller: &str, id: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let (caller, id, by) = (caller_id(caller)?, id.to_owned(), self.actor());
+        self.change(AccessCommand::DeleteWebhookSecret { caller, id: id.clone(), by }).await?;
+        Ok(Answer::json(200, &KeyChanged { id, state: "deleted".to_owned() }))
+    }
+
+    /// Who asks, with the nonce of the request.
+    pub(super) fn actor(&self) -> Actor {
+        Actor {
+            access_key: self.request.credentials.access_key.clone(),
+            request_id: self.request.request_id.clone(),
+            claim: Some(self.claim()),
+        }
+    }
+
+    async fn change(&self, command: AccessCommand) -> Result<Reply, Failure> {
+        let Applied { reply, .. } = self.shared.backend.propose(Command::Access(Box::new(command))).await?;
+        match reply {
+            Reply::Refused(refusal) => Err(refusal.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    fn seal(&self, of: &str, secret: &str) -> Result<Vec<u8>, Failure> {
+        self.shared.directory.sealer().seal(of, secret).map_err(|error| match error {
+            SealError::NoKey => Failure::new(Code::Conflict, error.to_string()),
+            _ => Failure::internal("a secret cannot be sealed", &error),
+        })
+    }
+
+    fn random<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.shared.random.fill(&mut bytes);
+        bytes
+    }
+}
+
+/// One character of 32 for each byte.
+fn base32(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+    bytes.iter().map(|byte| ALPHABET[usize::from(byte & 31)] as char).collect()
+}
+
+fn caller_id(text: &str) -> Result<CallerId, Failure> {
+    CallerId::new(text).map_err(|error| {
+        Failure::fields(
+            Code::ValidationFailed,
+            vec![FieldError::new("callerId", format!("{text:?}: {error}"))],
+        )
+    })
+}
+
+fn key_name(text: &str) -> Result<String, Failure> {
+    match is_access_key(text) {
+        true => Ok(text.to_owned()),
+        false => Err(Refusal::AccessKeyNotFound.into()),
+    }
+}
+
+fn settings(body: PutCaller) -> CallerSettings {
+    let host = |entry: HostEntry| CallbackHost {
+        host: entry.host,
+        ports: entry.ports,
+        plain_http: entry.plain_http,
+        allow_cidrs: entry.allow_cidrs,
+    };
+    let per_1000s = |rate: f64| (rate * 1000.0).round() as u64;
+    CallerSettings {
+        enabled: body.enabled,
+        description: body.description,
+        scopes: body.scopes.iter().filter_map(|name| Scope::from_name(name)).collect(),
+        handlers: body.handlers,
+        callback_hosts: body.callback_hosts.into_iter().map(host).collect(),
+        limits: KeyLimits {
+            requests_per_1000s: per_1000s(body.limits.requests_per_s),
+            requests_burst: body.limits.requests_burst,
+            submits_per_1000s: per_1000s(body.limits.submits_per_s),
+            submits_burst: body.limits.submits_burst,
+            waiters: body.limits.waiters,
+        },
+    }
+}
+
+fn names(scopes: &BTreeSet<Scope>) -> Vec<String> {
+    scopes.iter().map(|scope| scope.name().to_owned()).collect()
+}
+
+fn access_key(name: &str, row: &AccessKeyRow) -> AccessKey {
+    AccessKey {
+        access_key: name.to_owned(),
+        enabled: row.enabled,
+        description: row.description.clone(),
+        scopes: match &row.owner {
+            KeyOwner::Caller(_) => Vec::new(),
+            KeyOwner::Admin { scopes } => names(scopes),
+        },
+        created_at: Time(row.created_at),
+    }
+}
+
+fn caller(id: &CallerId, row: &CallerRow, keys: &[(String, AccessKeyRow)]) -> Caller {
+    let settings = &row.settings;
+    let host = |host: &CallbackHost| HostEntry {
+        host: host.host.clone(),
+        ports: host.ports.clone(),
+        plain_http: host.plain_http,
+        allow_cidrs: host.allow_cidrs.clone(),
+    };
+    let own = keys.iter().filter(|(_, row)| row.owner == KeyOwner::Caller(id.clone()));
+    Caller {
+        caller_id: id.to_string(),
+        version: row.version,
+        enabled: settings.enabled,
+        description: settings.description.clone(),
+        scopes: names(&settings.scopes),
+        handlers: settings.handlers.clone(),
+        callback_hosts: settings.callback_hosts.iter().map(host).collect(),
+        limits: rest::KeyLimits {
+            requests_per_s: settings.limits.requests_per_1000s as f64 / 1000.0,
+            requests_burst: settings.limits.requests_burst,
+            submits_per_s: settings.limits.submits_per_1000s as f64 / 1000.0,
+            submits_burst: settings.limits.submits_burst,
+            waiters: settings.limits.waiters,
+        },
+        keys: own.map(|(name, row)| access_key(name, row)).collect(),
+        webhook_secrets: row
+            .webhook_secrets
+            .iter()
+            .map(|secret| WebhookSecretInfo { id: secret.id.clone(), created_at: Time(secret.created_at) })
+            .collect(),
+        created_at: Time(row.created_at),
+        updated_at: Time(row.updated_at),
+    }
+}

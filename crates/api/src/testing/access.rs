@@ -1,0 +1,228 @@
+//! Callers, keys, scopes, sealed secrets and the audit, over several replicas.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Draft, Node, Universe};
+
+const CALLERS: &str = "/openapi/v1/callers/shop";
+
+fn put(path: &str, body: Value) -> Draft {
+    Draft { method: "PUT".into(), ..Draft::post(path, body) }.by_admin()
+}
+
+fn post(path: &str) -> Draft {
+    Draft::post(path, Value::Null).by_admin()
+}
+
+fn delete(path: &str) -> Draft {
+    Draft::new("DELETE", path).by_admin()
+}
+
+fn get(path: &str) -> Draft {
+    Draft::get(path).by_admin()
+}
+
+/// Makes a key of the caller `shop`.
+async fn make_key(node: &Node) -> (String, String) {
+    let made = node.call(&post(&format!("{CALLERS}/keys"))).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let text = |field: &str| made.body[field].as_str().unwrap().to_owned();
+    (text("accessKey"), text("secretKey"))
+}
+
+fn submit(key: &(String, String)) -> Draft {
+    Draft::submit(json!({"handler": "echo"})).by(&key.0, &key.1)
+}
+
+#[tokio::test]
+async fn a_callers_key_works_on_every_replica_from_the_moment_it_is_made_until_it_is_off() {
+    let universe = Universe::of(3).await;
+    let (leader, follower) = (universe.leader(), &universe.nodes[1]);
+    let made =
+        follower.call(&put(CALLERS, json!({"limits": {"submitsPerS": 100, "submitsBurst": 100}}))).await;
+    assert_eq!((made.status, &made.body["version"]), (201, &json!(1)), "{}", made.text);
+    let key = make_key(follower).await;
+    for node in &universe.nodes {
+        node.call(&submit(&key)).await.task_id();
+    }
+    // Its tasks are its own.
+    let task = leader.call(&submit(&key)).await.task_id();
+    leader.call(&Draft::get(&format!("/openapi/v1/tasks/{task}"))).await.is(404, "task_not_found");
+    // The old and the new key, while they are exchanged.
+    let second = make_key(leader).await;
+    leader.call(&post(&format!("{CALLERS}/keys"))).await.is(409, "conflict");
+    leader.call(&submit(&second)).await.task_id();
+    let off = leader.call(&post(&format!("/openapi/v1/keys/{}/disable", key.0))).await;
+    assert_eq!((off.status, &off.body["state"]), (200, &json!("disabled")));
+    for node in &universe.nodes {
+        node.call(&submit(&key)).await.is(403, "access_key_disabled");
+    }
+    leader.call(&delete(&format!("/openapi/v1/keys/{}", key.0))).await.is_ok();
+    for node in &universe.nodes {
+        node.call(&submit(&key)).await.is(401, "invalid_signature");
+        node.call(&submit(&second)).await.task_id();
+    }
+    universe.elect(Some(2));
+    leader.call(&submit(&second)).await.task_id();
+    leader.call(&put(CALLERS, json!({"enabled": false}))).await.is_ok();
+    leader.call(&submit(&second)).await.is(403, "access_key_disabled");
+    leader.call(&delete(CALLERS)).await.is_ok();
+    leader.call(&submit(&second)).await.is(401, "invalid_signature");
+    leader.call(&get(CALLERS)).await.is(404, "not_found");
+}
+
+#[tokio::test]
+async fn b130_a_secret_is_shown_once_and_never_again() {
+    let universe = Universe::of(2).await;
+    let node = universe.leader();
+    node.call(&put(CALLERS, json!({}))).await.is_ok();
+    let (name, secret) = make_key(node).await;
+    let webhook = node.call(&post(&format!("{CALLERS}/webhook-secrets"))).await;
+    let hook = webhook.body["secret"].as_str().unwrap().to_owned();
+    assert!(hook.starts_with("whsec_"));
+    for path in [CALLERS, "/openapi/v1/callers", "/openapi/v1/audit", "/openapi/v1/admin-keys"] {
+        let shown = node.call(&get(path)).await;
+        shown.is_ok();
+        assert!(!shown.text.contains(&secret) && !shown.text.contains(&hook), "{path}: {}", shown.text);
+    }
+    assert!(node.call(&get(CALLERS)).await.text.contains(&name));
+    // Nor does it stand in the tables: what is there is sealed.
+    let rows = universe.dump();
+    assert!(rows.contains(&name) && !rows.contains(&secret) && !rows.contains(&hook));
+}
+
+#[tokio::test]
+async fn a_key_does_what_its_scopes_and_handlers_say_and_nothing_else() {
+    let universe = Universe::of(2).await;
+    let node = universe.leader();
+    let settings = json!({"scopes": ["submit"], "handlers": ["echo", "report-*"]});
+    node.call(&put(CALLERS, settings)).await.is_ok();
+    let key = make_key(node).await;
+    for node in &universe.nodes {
+        let task = node.call(&submit(&key)).await.task_id();
+        let by = |draft: Draft| draft.by(&key.0, &key.1);
+        node.call(&by(Draft::get(&format!("/openapi/v1/tasks/{task}")))).await.is(403, "scope_denied");
+        node.call(&by(Draft::get("/openapi/v1/tasks"))).await.is(403, "scope_denied");
+        let cancel = Draft::post(&format!("/openapi/v1/tasks/{task}/cancel"), Value::Null);
+        node.call(&by(cancel)).await.is(403, "scope_denied");
+        universe.clock.advance_ms(2_000);
+    }
+    let other = Draft::submit(json!({"handler": "sleep"})).by(&key.0, &key.1);
+    let at = Draft { timestamp: (super::T + 4).to_string(), ..other };
+    node.call(&at).await.is(403, "executor_denied");
+}
+
+#[tokio::test]
+async fn administrators_have_scopes_too() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let made =
+        node.call(&Draft::post("/openapi/v1/admin-keys", json!({"scopes": ["audit"]})).by_admin()).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let text = |field: &str| made.body[field].as_str().unwrap().to_owned();
+    let (name, secret) = (text("accessKey"), text("secretKey"));
+    let auditor = |draft: Draft| draft.by(&name, &secret);
+    node.call(&auditor(get("/openapi/v1/audit"))).await.is_ok();
+    node.call(&auditor(get("/openapi/v1/callers"))).await.is(403, "scope_denied");
+    node.call(&auditor(post("/openapi/v1/admin-keys"))).await.is(403, "scope_denied");
+    let drain = Draft::post("/openapi/v1/executors/e1/drain", json!({"on": true})).by_admin();
+    node.call(&auditor(drain)).await.is(403, "scope_denied");
+    // A caller is no administrator, whatever it may do.
+    for path in ["/openapi/v1/audit", "/openapi/v1/callers", "/openapi/v1/admin-keys"] {
+        node.call(&Draft::get(path)).await.is(403, "scope_denied");
+    }
+    let keys = node.call(&get("/openapi/v1/admin-keys")).await;
+    assert_eq!(keys.body["keys"][0]["scopes"], json!(["audit"]));
+}
+
+#[tokio::test]
+async fn settings_that_are_not_acceptable_are_named() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for (body, pointer) in [
+        (json!({"scopes": ["admin"]}), "/scopes/0"),
+        (json!({"scopes": ["audit"]}), "/scopes/0"),
+        (json!({"handlers": ["a b"]}), "/handlers/0"),
+        (json!({"handlers": ["a*b"]}), "/handlers/0"),
+        (json!({"callbackHosts": [{"host": "*"}]}), "/callbackHosts/0"),
+        (json!({"callbackHosts": [{"host": "127.0.0.1"}]}), "/callbackHosts/0"),
+        (json!({"limits": {"submitsPerS": 0}}), "/limits/submitsPerS"),
+        (json!({"limits": {"requestsBurst": 0}}), "/limits/requestsBurst"),
+    ] {
+        let reply = node.call(&put(CALLERS, body)).await;
+        reply.is(422, "validation_failed");
+        assert_eq!(reply.body["errors"][0]["pointer"], pointer);
+    }
+    node.call(&put("/openapi/v1/callers/a", json!({}))).await.is(409, "conflict");
+    assert_eq!(universe.proposals(), 0);
+    node.call(&put(CALLERS, json!({"expectedVersion": 1}))).await.is(409, "conflict");
+    node.call(&put(CALLERS, json!({"expectedVersion": 0}))).await.is_ok();
+    node.call(&put(CALLERS, json!({"expectedVersion": 0}))).await.is(409, "conflict");
+}
+
+#[tokio::test]
+async fn limits_of_a_caller_hold_for_each_of_its_keys() {
+    let universe = Universe::of(2).await;
+    let node = universe.leader();
+    node.call(&put(CALLERS, json!({"limits": {"submitsPerS": 1, "submitsBurst": 1}}))).await.is_ok();
+    let (one, two) = (make_key(node).await, make_key(node).await);
+    for key in [&one, &two] {
+        node.call(&submit(key)).await.task_id();
+        universe.nodes[1].call(&submit(key)).await.is(429, "rate_limited");
+    }
+}
+
+#[tokio::test]
+async fn every_change_is_recorded_with_who_made_it() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    node.call(&put(CALLERS, json!({}))).await.is_ok();
+    let (key, _) = make_key(node).await;
+    node.call(&Draft::post("/openapi/v1/executors/e1/drain", json!({"on": true})).by_admin()).await.is_ok();
+    let audit = node.call(&get("/openapi/v1/audit").query("page_size=2")).await;
+    let shown: Vec<_> = audit.body["records"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|record| (record["action"].as_str().unwrap(), record["target"].as_str().unwrap()))
+        .collect();
+    assert_eq!(shown, [("drain_executor", "executors/e1/drain"), ("create_key", key.as_str())]);
+    assert_eq!(audit.body["records"][0]["actor"], "adk_A");
+    let before = audit.body["nextBefore"].as_u64().unwrap();
+    let rest = node.call(&get("/openapi/v1/audit").query(&format!("before={before}"))).await;
+    assert_eq!(rest.body["records"][0]["action"], "create_caller");
+    assert_eq!(rest.body["records"].as_array().unwrap().len(), 1);
+    node.call(&get("/openapi/v1/audit").query("kind=x")).await.is(400, "invalid_query");
+}
+
+#[tokio::test]
+async fn refused_calls_of_every_replica_are_recorded_and_counted() {
+    let universe = Universe::of(2).await;
+    let mut forged = Draft::submit(json!({"handler": "echo"}));
+    forged.secret = super::SECRET_B.into();
+    for node in &universe.nodes {
+        for _ in 0..3 {
+            let again = Draft { nonce: orloj_wire::sign::new_nonce(), ..forged.clone() };
+            node.call(&again).await.is(401, "invalid_signature");
+        }
+    }
+    let recorded = async {
+        loop {
+            let audit = universe.leader().call(&get("/openapi/v1/audit").query("kind=denied")).await;
+            let records = audit.body["records"].as_array().unwrap().clone();
+            let count: u64 = records.iter().map(|record| record["count"].as_u64().unwrap()).sum();
+            if count == 6 {
+                return records;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let records = tokio::time::timeout(Duration::from_secs(60), recorded).await.unwrap();
+    for record in &records {
+        assert_eq!(record["actor"], "ak_A");
+        assert_eq!((&record["action"], &record["detail"]), (&json!("submit"), &json!("invalid_signature")));
+    }
+    assert!(records.len() <= 4, "{records:?}");
+}

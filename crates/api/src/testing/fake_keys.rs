@@ -1,0 +1,45 @@
+//! The keys of a universe's secrets file.
+
+use orloj_model::id::CallerId;
+use orloj_scheduler::callback::Policy;
+use orloj_wire::callback::{HostEntry, HostRule, WebhookSecret};
+use orloj_wire::sign::Secret;
+
+use super::fake::EXECUTOR_SECRET;
+use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
+use crate::{Keyring, Limits, Sealer};
+
+const SEALING_KEY: &str = "kek_0123456789abcdef0123456789abcdef01234567";
+
+pub(super) fn sealer() -> Sealer {
+    Sealer::new(&[Secret::new(SEALING_KEY).unwrap()]).unwrap()
+}
+
+pub(super) fn keyring() -> Keyring {
+    let mut keyring = Keyring::new();
+    let secret = |text: &str| Secret::new(text).unwrap();
+    let caller = |name: &str| CallerId::new(name).unwrap();
+    let fast = Limits {
+        requests_per_s: 1e6,
+        requests_burst: 100_000,
+        submits_per_s: 1e6,
+        submits_burst: 100_000,
+        waiters: 100,
+    };
+    keyring.add_caller(caller("a"), "ak_A", secret(SECRET_A), fast).unwrap();
+    keyring.add_caller(caller("a"), "ak_A2", secret(SECRET_A2), fast).unwrap();
+    keyring.add_caller(caller("b"), "ak_B", secret(SECRET_B), Limits::default()).unwrap();
+    keyring.add_caller(caller("b"), "ak_OFF", secret(SECRET_B), Limits::default()).unwrap();
+    keyring.set_enabled("ak_OFF", false);
+    let entry = HostEntry {
+        host: "hooks.example.com".into(),
+        ports: vec![443],
+        plain_http: false,
+        allow_cidrs: vec![],
+    };
+    let hosts = vec![HostRule::new(&entry).unwrap()];
+    keyring.set_callbacks(caller("a"), Policy { hosts, secrets: vec![WebhookSecret::of([7; 32])] });
+    keyring.add_admin("adk_A", secret(SECRET_ADMIN), fast).unwrap();
+    keyring.share_with_executors(secret(EXECUTOR_SECRET)).unwrap();
+    keyring
+}

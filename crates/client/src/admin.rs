@@ -1,0 +1,102 @@
+//! The calls of administrators: callers, keys and the audit.
+
+use orloj_wire::rest::{
+    AccessKeys, Audit, Caller, CallerChanged, Callers, KeyChanged, MadeKey, MadeWebhookSecret, NewKey,
+    PutCaller,
+};
+
+use crate::calls::{plain, segment};
+use crate::error::Error;
+use crate::send::{Call, Client};
+
+/// Which records of the audit to read.
+#[derive(Debug, Clone, Default)]
+pub struct AuditQuery {
+    /// Refused calls in place of changes.
+    pub denied: bool,
+    /// Only those older than this number: `nextBefore` of the page before.
+    pub before: Option<u64>,
+    /// At most so many, 1-500; by default 100.
+    pub page_size: Option<usize>,
+}
+
+impl Client {
+    /// Every caller that was made through the API.
+    pub async fn callers(&self) -> Result<Callers, Error> {
+        self.send(Call::get("/openapi/v1/callers".to_owned())).await
+    }
+
+    /// One caller.
+    pub async fn caller(&self, id: &str) -> Result<Caller, Error> {
+        self.send(Call::get(caller_path(id, "")?)).await
+    }
+
+    /// Makes or changes a caller.
+    pub async fn put_caller(&self, id: &str, settings: &PutCaller) -> Result<CallerChanged, Error> {
+        self.send(Call::put(caller_path(id, "")?).with_body(settings)).await
+    }
+
+    /// Takes a caller away with its keys. Its tasks stay.
+    pub async fn delete_caller(&self, id: &str) -> Result<CallerChanged, Error> {
+        self.send(Call::delete(caller_path(id, "")?)).await
+    }
+
+    /// Makes a key of a caller. Its secret is shown this once. When the answer is lost there may be a key that nobody
+    /// has the secret of: [`caller`](Client::caller) shows it, [`delete_key`](Client::delete_key) takes it away.
+    pub async fn add_key(&self, caller: &str, key: &NewKey) -> Result<MadeKey, Error> {
+        self.send(Call::post(caller_path(caller, "/keys")?).with_body(key)).await
+    }
+
+    /// The keys of administrators that were made through the API.
+    pub async fn admin_keys(&self) -> Result<AccessKeys, Error> {
+        self.send(Call::get("/openapi/v1/admin-keys".to_owned())).await
+    }
+
+    /// Makes an administrator's key. Its secret is shown this once.
+    pub async fn add_admin_key(&self, key: &NewKey) -> Result<MadeKey, Error> {
+        self.send(Call::post("/openapi/v1/admin-keys".to_owned()).with_body(key)).await
+    }
+
+    /// Switches a key on or off.
+    pub async fn set_key(&self, access_key: &str, enabled: bool) -> Result<KeyChanged, Error> {
+        let end = if enabled { "/enable" } else { "/disable" };
+        self.send(Call::post(key_path(access_key, end)?)).await
+    }
+
+    /// Takes a key away.
+    pub async fn delete_key(&self, access_key: &str) -> Result<KeyChanged, Error> {
+        self.send(Call::delete(key_path(access_key, "")?)).await
+    }
+
+    /// Makes a secret that signs a caller's callbacks. It is shown this once.
+    pub async fn add_webhook_secret(&self, caller: &str) -> Result<MadeWebhookSecret, Error> {
+        self.send(Call::post(caller_path(caller, "/webhook-secrets")?)).await
+    }
+
+    /// Takes a secret away.
+    pub async fn delete_webhook_secret(&self, caller: &str, id: &str) -> Result<KeyChanged, Error> {
+        let end = format!("/webhook-secrets/{}", segment("webhook secret", id)?);
+        self.send(Call::delete(caller_path(caller, &end)?)).await
+    }
+
+    /// A page of the audit, newest first.
+    pub async fn audit(&self, query: &AuditQuery) -> Result<Audit, Error> {
+        let kind = if query.denied { "denied" } else { "changes" };
+        let mut call = Call::get("/openapi/v1/audit".to_owned()).with("kind", plain("kind", kind)?);
+        if let Some(before) = query.before {
+            call = call.with("before", before);
+        }
+        if let Some(size) = query.page_size {
+            call = call.with("page_size", size);
+        }
+        self.send(call).await
+    }
+}
+
+fn caller_path(id: &str, rest: &str) -> Result<String, Error> {
+    Ok(format!("/openapi/v1/callers/{}{rest}", segment("caller", id)?))
+}
+
+fn key_path(key: &str, rest: &str) -> Result<String, Error> {
+    Ok(format!("/openapi/v1/keys/{}{rest}", segment("access key", key)?))
+}

@@ -1,0 +1,161 @@
+//! Callbacks enter the outbox, are sent, and leave it.
+
+use crate::apply::context::Context;
+use crate::apply::submit::spend;
+use crate::callback::{
+    Callback, FailureKind, MAX_SENDS, SEND_LIMIT_MS, SENDS_KEPT, Send, SendOutcome, Stage, delay_ms, host,
+};
+use crate::command::{CallbackCommand, Claim, Refusal, Reply};
+use crate::event::Event;
+use crate::id::{CallerId, Millis, TaskId};
+use crate::key::CallbackDueKey;
+use crate::schema::{CallbackDueTable, CallbackTable, TaskTable};
+use crate::tables::{ReadExt as _, Write, WriteExt as _};
+
+pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &CallbackCommand) -> Result<Reply, T::Error> {
+    match command {
+        CallbackCommand::Start { task, series, number, chance } => {
+            start(cx, *task, (*series, *number), *chance)
+        }
+        CallbackCommand::Finish { task, series, number, outcome, chance } => {
+            finish(cx, *task, (*series, *number), *outcome, *chance)
+        }
+        CallbackCommand::Redeliver { task, caller, claim } => redeliver(cx, *task, caller, claim.as_ref()),
+    }
+}
+
+/// A task with a callback address was made.
+pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, task: TaskId, url: &str) -> Result<(), T::Error> {
+    cx.tables.put::<CallbackTable>(&task, &Callback::new(url.to_owned()))
+}
+
+/// A task has become terminal: its callback, if it has one, goes into the outbox in the same entry.
+pub(crate) fn announce<T: Write>(cx: &mut Context<'_, T>, task: TaskId) -> Result<(), T::Error> {
+    let Some(mut callback) = cx.tables.get::<CallbackTable>(&task)? else { return Ok(()) };
+    if callback.stage != Stage::Waiting {
+        return Ok(());
+    }
+    callback.stage = Stage::Pending;
+    let now = cx.now();
+    put(cx, task, callback, Some(now))
+}
+
+fn start<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    (series, number): (u32, u8),
+    chance: u16,
+) -> Result<Reply, T::Error> {
+    let Some(mut callback) = cx.tables.get::<CallbackTable>(&task)? else {
+        return Ok(Reply::Refused(Refusal::CallbackNotFound));
+    };
+    let now = cx.now();
+    match callback.next_at {
+        Some(due_at) if due_at > now => return Ok(Reply::Refused(Refusal::NotDue { due_at })),
+        Some(_) if callback.series == series && callback.sent + 1 == number && number <= MAX_SENDS => {}
+        _ => return Ok(Reply::Refused(Refusal::StaleCallback)),
+    }
+    close(&mut callback, now, SendOutcome::failed(FailureKind::Unknown));
+    callback.sent = number;
+    if callback.sends.len() >= SENDS_KEPT {
+        callback.sends.remove(0);
+    }
+    let round = cx.meta.round;
+    callback.sends.push(Send { series, number, round, started_at: now, ended_at: None, outcome: None });
+    // Of the last one this is when it counts as failed; of another one, when the next is due if it did.
+    let backoff = if number < MAX_SENDS { delay_ms(number, None, chance) } else { 0 };
+    put(cx, task, callback, Some(after(now, SEND_LIMIT_MS + backoff)))?;
+    Ok(Reply::Done)
+}
+
+fn finish<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    (series, number): (u32, u8),
+    outcome: SendOutcome,
+    chance: u16,
+) -> Result<Reply, T::Error> {
+    let Some(mut callback) = cx.tables.get::<CallbackTable>(&task)? else {
+        return Ok(Reply::Refused(Refusal::CallbackNotFound));
+    };
+    let is_open = callback.open_send().is_some_and(|send| (send.series, send.number) == (series, number));
+    if !is_open {
+        return Ok(Reply::Refused(Refusal::StaleCallback));
+    }
+    let now = cx.now();
+    close(&mut callback, now, outcome);
+    let next_at = match outcome {
+        SendOutcome::Delivered { .. } => {
+            callback.stage = Stage::Delivered;
+            None
+        }
+        SendOutcome::Failed { retry_after_ms, .. } if number < MAX_SENDS && !outcome.is_for_good() => {
+            Some(after(now, delay_ms(number, retry_after_ms, chance)))
+        }
+        SendOutcome::Failed { .. } => {
+            callback.stage = Stage::Failed;
+            None
+        }
+    };
+    put(cx, task, callback, next_at)?;
+    Ok(Reply::Done)
+}
+
+/// Begins another delivery, with as many sends as the first one had.
+fn redeliver<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    caller: &CallerId,
+    claim: Option<&Claim>,
+) -> Result<Reply, T::Error> {
+    if let Some(refusal) = spend(cx, claim)? {
+        return Ok(Reply::Refused(refusal));
+    }
+    let owned = cx.tables.get::<TaskTable>(&task)?.is_some_and(|state| state.caller == *caller);
+    if !owned {
+        return Ok(Reply::Refused(Refusal::TaskNotFound));
+    }
+    let Some(mut callback) = cx.tables.get::<CallbackTable>(&task)? else {
+        return Ok(Reply::Refused(Refusal::CallbackNotFound));
+    };
+    if matches!(callback.stage, Stage::Waiting | Stage::Pending) {
+        return Ok(Reply::Refused(Refusal::CallbackOpen));
+    }
+    callback.stage = Stage::Pending;
+    callback.series = callback.series.saturating_add(1);
+    callback.sent = 0;
+    let now = cx.now();
+    put(cx, task, callback, Some(now))?;
+    Ok(Reply::Done)
+}
+
+/// Writes down how the send under way ended.
+fn close(callback: &mut Callback, now: Millis, outcome: SendOutcome) {
+    if let Some(send) = callback.sends.last_mut().filter(|send| send.outcome.is_none()) {
+        send.outcome = Some(outcome);
+        send.ended_at = Some(now);
+    }
+}
+
+/// Stores a callback that is due at `next_at`, or out of the outbox.
+fn put<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    mut callback: Callback,
+    next_at: Option<Millis>,
+) -> Result<(), T::Error> {
+    let host = host(&callback.url).to_owned();
+    if let Some(at) = callback.next_at {
+        cx.tables.delete::<CallbackDueTable>(&CallbackDueKey { host: host.clone(), at, task })?;
+    }
+    callback.next_at = next_at;
+    if let Some(at) = next_at {
+        cx.tables.put::<CallbackDueTable>(&CallbackDueKey { host: host.clone(), at, task }, &())?;
+        cx.events.push(Event::CallbackDue { host, at });
+    }
+    cx.tables.put::<CallbackTable>(&task, &callback)
+}
+
+fn after(now: Millis, ms: u64) -> Millis {
+    now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,62 @@
+//! Reads of callers, keys and the audit.
+
+use crate::access::{AUDIT_KEPT, AccessKeyRow, AccessMeta, AuditKind, AuditRow, CallerRow};
+use crate::id::CallerId;
+use crate::key::{AccessKeyName, AuditKey, KeyWriter, Single, TableKey as _, after_prefix};
+use crate::schema::{AccessKeyTable, AccessMetaTable, AuditTable, CallerTable, OwnerKeysTable};
+use crate::tables::{Read, ReadExt as _};
+
+/// Every caller and every key; their number is bounded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Access {
+    /// At which revision they were read.
+    pub revision: u64,
+    /// The callers, by name.
+    pub callers: Vec<(CallerId, CallerRow)>,
+    /// The keys, by name.
+    pub keys: Vec<(String, AccessKeyRow)>,
+}
+
+/// What is counted about callers.
+pub fn access_meta<R: Read>(tables: &R) -> Result<AccessMeta, R::Error> {
+    Ok(tables.get::<AccessMetaTable>(&Single)?.unwrap_or_default())
+}
+
+/// Every caller and every key.
+pub fn access<R: Read>(tables: &R) -> Result<Access, R::Error> {
+    let end = after_prefix(&[]);
+    Ok(Access {
+        revision: access_meta(tables)?.revision,
+        callers: tables.range::<CallerTable>(&[], &end, usize::MAX)?,
+        keys: tables
+            .range::<AccessKeyTable>(&[], &end, usize::MAX)?
+            .into_iter()
+            .map(|(AccessKeyName(name), row)| (name, row))
+            .collect(),
+    })
+}
+
+/// The names of the keys of a caller; of administrators for an empty name.
+pub fn keys_of<R: Read>(tables: &R, owner: &str) -> Result<Vec<String>, R::Error> {
+    let prefix = KeyWriter::default().text(owner).finish();
+    let keys = tables.keys::<OwnerKeysTable>(&prefix, &after_prefix(&prefix), usize::MAX)?;
+    Ok(keys.into_iter().map(|key| key.key).collect())
+}
+
+/// Records of one kind, newest first; at most `limit`, older than number `before`.
+pub fn audit<R: Read>(
+    tables: &R,
+    kind: AuditKind,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<Vec<(u64, AuditRow)>, R::Error> {
+    let prefix = KeyWriter::default().byte(kind as u8).finish();
+    let from = match before {
+        None => prefix.clone(),
+        Some(0) => return Ok(Vec::new()),
+        Some(before) => AuditKey { kind, number: before - 1 }.encode(),
+    };
+    let limit = limit.min(usize::try_from(AUDIT_KEPT).unwrap_or(usize::MAX));
+    let rows = tables.range::<AuditTable>(&from, &after_prefix(&prefix), limit)?;
+    Ok(rows.into_iter().map(|(key, row)| (key.number, row)).collect())
+}

@@ -1,0 +1,206 @@
+//! Callers, keys and the audit: what is allowed, what is recorded, and what stays bounded.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::*;
+use orloj_model::access::{
+    AUDIT_KEPT, Actor, AuditKind, CallerSettings, DENIALS_PER_COMMAND, Denial, KeyLimits, KeyOwner, MAX_KEYS,
+    Scope,
+};
+use orloj_model::command::{AccessCommand, Claim, Command};
+use orloj_model::{Refusal, Reply, query};
+
+fn by(nonce: Option<u8>) -> Actor {
+    let claim = nonce.map(|nonce| Claim { nonce: [nonce; 16], expires_at: 2_000_000 });
+    Actor { access_key: "adk_A".into(), request_id: "req".into(), claim }
+}
+
+fn run(world: &mut World, command: AccessCommand) -> Reply {
+    world.run(Command::Access(Box::new(command)))
+}
+
+fn refused(refusal: Refusal) -> Reply {
+    Reply::Refused(refusal)
+}
+
+fn settings() -> CallerSettings {
+    CallerSettings {
+        enabled: true,
+        description: String::new(),
+        scopes: BTreeSet::from([Scope::Submit, Scope::Read]),
+        handlers: vec!["*".into()],
+        callback_hosts: Vec::new(),
+        limits: KeyLimits {
+            requests_per_1000s: 20_000,
+            requests_burst: 20,
+            submits_per_1000s: 2_000,
+            submits_burst: 2,
+            waiters: 10,
+        },
+    }
+}
+
+fn put(expected: Option<u64>) -> AccessCommand {
+    AccessCommand::PutCaller { caller: caller(), expected, settings: settings(), by: by(None) }
+}
+
+fn add(key: &str, owner: KeyOwner) -> AccessCommand {
+    AccessCommand::AddKey {
+        key: key.into(),
+        owner,
+        sealed: vec![1],
+        description: String::new(),
+        by: by(None),
+    }
+}
+
+fn add_to_caller(key: &str) -> AccessCommand {
+    add(key, KeyOwner::Caller(caller()))
+}
+
+fn set(key: &str, enabled: bool) -> AccessCommand {
+    AccessCommand::SetKey { key: key.into(), enabled, by: by(None) }
+}
+
+fn delete(key: &str) -> AccessCommand {
+    AccessCommand::DeleteKey { key: key.into(), by: by(None) }
+}
+
+fn actions(world: &World) -> Vec<String> {
+    let rows = query::audit(&world.tables, AuditKind::Change, None, 100).expect("maps do not fail");
+    rows.into_iter().map(|(_, row)| format!("{} {} {}", row.action, row.target, row.detail)).collect()
+}
+
+fn revision(world: &World) -> u64 {
+    query::access_meta(&world.tables).expect("maps do not fail").revision
+}
+
+#[test]
+fn a_caller_is_made_once_and_changed_at_its_version() {
+    let mut world = World::ready();
+    assert_eq!(run(&mut world, put(Some(1))), refused(Refusal::VersionMismatch { current: 0 }));
+    assert_eq!(run(&mut world, put(Some(0))), Reply::Caller { version: 1 });
+    assert_eq!(run(&mut world, put(Some(0))), refused(Refusal::VersionMismatch { current: 1 }));
+    assert_eq!(run(&mut world, put(Some(1))), Reply::Caller { version: 2 });
+    assert_eq!(run(&mut world, put(None)), Reply::Caller { version: 3 });
+    assert_eq!(actions(&world)[2], "create_caller caller version 1");
+    assert_eq!(actions(&world).len(), 3, "what was refused is no change");
+}
+
+#[test]
+fn a_caller_has_two_enabled_keys_so_that_they_can_be_exchanged() {
+    let mut world = World::ready();
+    assert_eq!(run(&mut world, add_to_caller("ak_1")), refused(Refusal::CallerNotFound));
+    run(&mut world, put(None));
+    assert_eq!(run(&mut world, add_to_caller("ak_1")), Reply::Done);
+    assert_eq!(run(&mut world, add_to_caller("ak_1")), refused(Refusal::AccessKeyExists));
+    assert_eq!(run(&mut world, add_to_caller("ak_2")), Reply::Done);
+    assert_eq!(run(&mut world, add_to_caller("ak_3")), refused(Refusal::TooManyKeys));
+    assert_eq!(run(&mut world, set("ak_1", false)), Reply::Done);
+    assert_eq!(run(&mut world, add_to_caller("ak_3")), Reply::Done);
+    assert_eq!(run(&mut world, set("ak_1", true)), refused(Refusal::TooManyKeys));
+    assert_eq!(run(&mut world, set("ak_3", true)), Reply::Done, "it is enabled already");
+    assert_eq!(run(&mut world, delete("ak_2")), Reply::Done);
+    assert_eq!(run(&mut world, delete("ak_2")), refused(Refusal::AccessKeyNotFound));
+    assert_eq!(run(&mut world, set("ak_2", true)), refused(Refusal::AccessKeyNotFound));
+    assert_eq!(query::keys_of(&world.tables, "caller").expect("maps"), ["ak_1", "ak_3"]);
+    let gone = AccessCommand::DeleteCaller { caller: caller(), by: by(None) };
+    assert_eq!(run(&mut world, gone.clone()), Reply::Done);
+    assert_eq!(run(&mut world, gone), refused(Refusal::CallerNotFound));
+    assert_eq!(query::access(&world.tables).expect("maps").keys, []);
+    assert_eq!(actions(&world)[0], "delete_caller caller with 2 keys");
+}
+
+#[test]
+fn disabled_keys_are_bounded_too() {
+    let mut world = World::ready();
+    run(&mut world, put(None));
+    for number in 0..MAX_KEYS {
+        let key = format!("ak_{number}");
+        assert_eq!(run(&mut world, add_to_caller(&key)), Reply::Done);
+        run(&mut world, set(&key, false));
+    }
+    assert_eq!(run(&mut world, add_to_caller("ak_more")), refused(Refusal::TooManyKeys));
+    // Administrators have keys of their own, and no two of them.
+    for number in 0..MAX_KEYS {
+        let owner = KeyOwner::Admin { scopes: BTreeSet::from([Scope::Audit]) };
+        assert_eq!(run(&mut world, add(&format!("adk_{number}"), owner)), Reply::Done);
+    }
+    assert_eq!(query::keys_of(&world.tables, "").expect("maps").len(), MAX_KEYS);
+}
+
+#[test]
+fn two_secrets_sign_at_most() {
+    let mut world = World::ready();
+    let add = |id: &str| AccessCommand::AddWebhookSecret {
+        caller: caller(),
+        id: id.into(),
+        sealed: vec![7],
+        by: by(None),
+    };
+    assert_eq!(run(&mut world, add("a")), refused(Refusal::CallerNotFound));
+    run(&mut world, put(None));
+    assert_eq!(run(&mut world, add("a")), Reply::Done);
+    assert_eq!(run(&mut world, add("a")), refused(Refusal::Invalid));
+    assert_eq!(run(&mut world, add("b")), Reply::Done);
+    assert_eq!(run(&mut world, add("c")), refused(Refusal::TooManyKeys));
+    let delete =
+        |id: &str| AccessCommand::DeleteWebhookSecret { caller: caller(), id: id.into(), by: by(None) };
+    assert_eq!(run(&mut world, delete("a")), Reply::Done);
+    assert_eq!(run(&mut world, delete("a")), refused(Refusal::WebhookSecretNotFound));
+    // A change of the settings leaves the secrets alone.
+    run(&mut world, put(None));
+    assert_eq!(query::access(&world.tables).expect("maps").callers[0].1.webhook_secrets[0].id, "b");
+}
+
+#[test]
+fn a_request_changes_something_once_and_every_change_shows_in_the_revision() {
+    let mut world = World::ready();
+    let once =
+        AccessCommand::PutCaller { caller: caller(), expected: None, settings: settings(), by: by(Some(1)) };
+    assert_eq!(run(&mut world, once.clone()), Reply::Caller { version: 1 });
+    let before = revision(&world);
+    assert_eq!(run(&mut world, once), refused(Refusal::NonceReplayed));
+    assert_eq!(revision(&world), before);
+    run(&mut world, add_to_caller("ak_1"));
+    assert_eq!(revision(&world), before + 1);
+    let admit = |nonce| AccessCommand::Admit {
+        by: by(Some(nonce)),
+        action: "drain_executor".into(),
+        target: "e1".into(),
+    };
+    assert_eq!(run(&mut world, admit(2)), Reply::Done);
+    assert_eq!(run(&mut world, admit(2)), refused(Refusal::NonceReplayed));
+    assert_eq!(revision(&world), before + 1, "it changes no keys");
+    assert_eq!(actions(&world)[0], "drain_executor e1 ");
+}
+
+#[test]
+fn refused_calls_fill_no_disk_and_push_out_no_change() {
+    let mut world = World::ready();
+    run(&mut world, put(None));
+    let denial = |number: usize| Denial {
+        access_key: format!("ak_{number}"),
+        action: "x".repeat(2_000),
+        code: "invalid_signature".into(),
+        address: "10.0.0.1".into(),
+        request_id: "r".into(),
+        count: 3,
+    };
+    let many = |count: usize| AccessCommand::Denied { denials: (0..count).map(denial).collect() };
+    assert_eq!(run(&mut world, many(DENIALS_PER_COMMAND + 1)), refused(Refusal::Invalid));
+    let mut commands = Vec::new();
+    for _ in 0..AUDIT_KEPT as usize / DENIALS_PER_COMMAND + 2 {
+        commands.push(Command::Access(Box::new(many(DENIALS_PER_COMMAND))));
+    }
+    world.run_all(commands);
+    let rows = query::audit(&world.tables, AuditKind::Denied, None, usize::MAX).expect("maps");
+    assert_eq!(rows.len() as u64, AUDIT_KEPT);
+    assert!(rows.iter().all(|(_, row)| row.action.len() <= 512 && row.count == 3));
+    let newest = rows[0].0;
+    let page = query::audit(&world.tables, AuditKind::Denied, Some(newest), 2).expect("maps");
+    assert_eq!(page.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [newest - 1, newest - 2]);
+    assert_eq!(actions(&world).len(), 1);
+}

@@ -1,0 +1,256 @@
+//! The loop that delivers callbacks as long as its leadership lives.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use orloj_model::callback::{Callback, FailureKind, MAX_SENDS, SendOutcome};
+use orloj_model::command::{CallbackCommand, Command};
+use orloj_model::id::{Millis, Round, TaskId};
+use orloj_model::query::{self, TaskView};
+use orloj_model::random::Random;
+use orloj_model::time::ClusterClock;
+use orloj_model::{Event, Reply};
+use orloj_raft_store::{AppliedEvents, Fault, ProposeError, Store};
+use orloj_wire::callback::{
+    ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, WebhookSecret, check_url, event_id, sign,
+};
+use orloj_wire::random::SystemRandom;
+use tokio::sync::broadcast;
+use tracing::debug;
+
+use super::outbox::{Outbox, PER_HOST};
+use super::{Callbacks, Post};
+use crate::metrics::Metrics;
+
+/// The longest sleep: the wall clock may be stepped meanwhile.
+const NAP: Duration = Duration::from_secs(1);
+/// Before something that the cluster would not take is tried again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often the end of a send is proposed before it is left to count as failed.
+const TRIES: usize = 8;
+
+/// One leadership's deliveries.
+pub(crate) struct Delivery {
+    pub(crate) store: Store,
+    pub(crate) round: Round,
+    pub(crate) clock: ClusterClock,
+    pub(crate) callbacks: Callbacks,
+    pub(crate) metrics: Metrics,
+}
+
+/// What applied entries change.
+pub(crate) type Events = broadcast::Receiver<Arc<AppliedEvents>>;
+
+/// A send that is over, or was none.
+struct Ended {
+    host: String,
+    task: TaskId,
+    /// Whether anybody was there; `None` when nothing was sent.
+    answered: Option<bool>,
+    /// When the host is to be read again, where that is not in the table's events.
+    again_at: Option<Millis>,
+}
+
+type Sends<'a> = FuturesUnordered<BoxFuture<'a, Result<Ended, Fault>>>;
+
+impl Delivery {
+    /// Delivers until it is dropped; ends by itself only when the tables cannot be read. `events` were subscribed to
+    /// before the call.
+    pub(crate) async fn run(self, mut events: Events) -> Fault {
+        match self.deliver(&mut events).await {
+            Ok(never) => match never {},
+            Err(fault) => fault,
+        }
+    }
+
+    async fn deliver(&self, events: &mut Events) -> Result<Infallible, Fault> {
+        let mut outbox = Outbox::default();
+        let mut sends: Sends<'_> = FuturesUnordered::new();
+        self.load(&mut outbox)?;
+        loop {
+            let now = self.clock.now_ms();
+            while let Some((host, room)) = outbox.next_due(now) {
+                self.begin(&mut outbox, &sends, &host, room)?;
+            }
+            let wait = outbox.next_wake().map_or(NAP, |at| {
+                Duration::from_millis(u64::try_from(at.saturating_sub(now)).unwrap_or(0)).min(NAP)
+            });
+            tokio::select! {
+                biased;
+                Some(ended) = sends.next(), if !sends.is_empty() => {
+                    let Ended { host, task, answered, again_at } = ended?;
+                    outbox.ended(&host, task, answered);
+                    if let Some(at) = again_at {
+                        outbox.heard(&host, at);
+                    }
+                }
+                event = events.recv() => match event {
+                    Ok(applied) if !applied.read_again() => hear(&mut outbox, &applied.events),
+                    // Missed some, or a snapshot took the place of the tables.
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => self.load(&mut outbox)?,
+                    // The store is gone, and this leadership with it.
+                    Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+                },
+                // Full of sends: what is due waits for one of them to end.
+                () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
+            }
+        }
+    }
+
+    /// Every host of the outbox with the instant of its first entry, one read for each.
+    fn load(&self, outbox: &mut Outbox) -> Result<(), Fault> {
+        let view = self.store.view();
+        let mut last: Option<String> = None;
+        while let Some(key) = query::next_callback_host(&view, last.as_deref())? {
+            outbox.heard(&key.host, key.at);
+            last = Some(key.host);
+        }
+        Ok(())
+    }
+
+    /// Reads the entries of a host and begins to send those that are due.
+    fn begin<'a>(
+        &'a self,
+        outbox: &mut Outbox,
+        sends: &Sends<'a>,
+        host: &str,
+        room: usize,
+    ) -> Result<(), Fault> {
+        let now = self.clock.now_ms();
+        let limit = outbox.count(host) + PER_HOST + 1;
+        let entries = query::callbacks_of_host(&self.store.view(), host, limit)?;
+        let mut free = entries.into_iter().filter(|key| !outbox.is_under_way(host, key.task)).peekable();
+        let mut due = Vec::new();
+        while due.len() < room
+            && let Some(key) = free.next_if(|key| key.at <= now)
+        {
+            due.push(key.task);
+        }
+        let next_at = free.peek().map(|key| key.at);
+        drop(free);
+        outbox.began(host, &due, next_at);
+        for task in due {
+            sends.push(Box::pin(self.one(host.to_owned(), task)));
+        }
+        Ok(())
+    }
+
+    /// One send, from its row to its outcome.
+    async fn one(&self, host: String, task: TaskId) -> Result<Ended, Fault> {
+        let ended = |answered, again_at| Ended { host: host.clone(), task, answered, again_at };
+        let view = self.store.view();
+        let rows = (query::callback(&view, task)?, query::task(&view, task)?);
+        drop(view);
+        let (Some(callback), Some(state)) = rows else { return Ok(ended(None, None)) };
+        if callback.sent >= MAX_SENDS {
+            // The last one went away with its leader.
+            let unknown = SendOutcome::failed(FailureKind::Unknown);
+            return Ok(match self.finish(task, callback.series, callback.sent, unknown).await {
+                true => ended(None, None),
+                false => ended(None, Some(self.soon())),
+            });
+        }
+        let number = callback.sent + 1;
+        let start = CallbackCommand::Start { task, series: callback.series, number, chance: chance() };
+        match self.propose(start).await {
+            Ok(Reply::Done) => {}
+            // It stands elsewhere by now: the table tells where.
+            Ok(_) => return Ok(ended(None, Some(self.soon()))),
+            Err(error) => {
+                debug!(%error, %task, "a callback could not be begun");
+                tokio::time::sleep(PAUSE).await;
+                return Ok(ended(None, Some(self.soon())));
+            }
+        }
+        let outcome = self.send(&callback, &state).await;
+        self.metrics.callback_sends.inc();
+        if !matches!(outcome, SendOutcome::Delivered { .. }) {
+            self.metrics.callback_failures.inc();
+        }
+        debug!(%task, number, ?outcome, "callback sent");
+        self.finish(task, callback.series, number, outcome).await;
+        Ok(ended(is_answered(outcome), None))
+    }
+
+    /// What becomes of a send that has been written down.
+    async fn send(&self, callback: &Callback, task: &TaskView) -> SendOutcome {
+        let blocked = SendOutcome::failed(FailureKind::Blocked);
+        let Some(policy) = self.callbacks.tenants.policy(&task.spec.caller) else { return blocked };
+        let Ok(destination) = check_url(&callback.url, &policy.hosts) else { return blocked };
+        if policy.secrets.is_empty() {
+            return blocked;
+        }
+        let body = self.callbacks.tenants.body(task);
+        let headers = self.headers(task.id, &policy.secrets, &body);
+        let own = self.own_addresses();
+        self.callbacks.link.post(Post { destination, headers, body, own }).await
+    }
+
+    fn headers(&self, task: TaskId, secrets: &[WebhookSecret], body: &[u8]) -> Vec<(&'static str, String)> {
+        let (id, now_s) = (event_id(task), self.clock.base().wall_ms().div_euclid(1000));
+        let signature = sign(secrets, &id, now_s, body);
+        vec![(ID_HEADER, id), (TIMESTAMP_HEADER, now_s.to_string()), (SIGNATURE_HEADER, signature)]
+    }
+
+    /// Where the replicas themselves listen.
+    fn own_addresses(&self) -> Vec<String> {
+        let bare =
+            |url: &str| url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/').to_owned();
+        self.store
+            .members()
+            .into_iter()
+            .flat_map(|member| [bare(&member.internal), bare(&member.api)])
+            .collect()
+    }
+
+    /// Writes down how a send ended; `false` when that could not be done.
+    async fn finish(&self, task: TaskId, series: u32, number: u8, outcome: SendOutcome) -> bool {
+        for _ in 0..TRIES {
+            let command = CallbackCommand::Finish { task, series, number, outcome, chance: chance() };
+            match self.propose(command).await {
+                Ok(_) => return true,
+                Err(error) => debug!(%error, %task, "the end of a callback could not be written down"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        false
+    }
+
+    async fn propose(&self, command: CallbackCommand) -> Result<Reply, ProposeError> {
+        let command = Command::Callback(Box::new(command));
+        let mut applied = self.store.propose_in_round(self.round, vec![command]).await?;
+        applied.pop().map(|applied| applied.reply).ok_or(ProposeError::Unknown)
+    }
+
+    fn soon(&self) -> Millis {
+        self.clock.now_ms() + 1_000
+    }
+}
+
+fn hear(outbox: &mut Outbox, events: &[Event]) {
+    for event in events {
+        if let Event::CallbackDue { host, at } = event {
+            outbox.heard(host, *at);
+        }
+    }
+}
+
+/// Whether somebody was there. One that may not be reached is not waited for.
+fn is_answered(outcome: SendOutcome) -> Option<bool> {
+    match outcome {
+        SendOutcome::Delivered { .. } => Some(true),
+        SendOutcome::Failed { kind: FailureKind::Blocked, .. } => None,
+        SendOutcome::Failed { kind, .. } => Some(kind == FailureKind::Status),
+    }
+}
+
+/// 0-1000, for jitter.
+fn chance() -> u16 {
+    let mut bytes = [0; 2];
+    SystemRandom.fill(&mut bytes);
+    u16::from_be_bytes(bytes) % 1001
+}
