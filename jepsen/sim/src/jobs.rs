@@ -80,6 +80,7 @@ fn draw_one(rng: &mut Rng, number: u64) -> anyhow::Result<SimJob> {
         .unwrap_or_default();
     let longest = if overlapping == OverlapPolicy::Allow { 300 } else { 1_500 };
     let task = draw_task(rng, longest);
+    let max_running = rng.chance(0.3).then(|| rng.between(1, 3));
     let definition = Definition {
         title: String::new(),
         description: String::new(),
@@ -88,7 +89,7 @@ fn draw_one(rng: &mut Rng, number: u64) -> anyhow::Result<SimJob> {
         calendars: Vec::new(),
         misfire: CatchUp { policy, grace_ms: GRACE_MS },
         overlap: overlapping,
-        max_running: None,
+        max_running: max_running.and_then(|most| u32::try_from(most).ok()),
     };
     let put = JobPut {
         job: id.clone(),
@@ -97,7 +98,7 @@ fn draw_one(rng: &mut Rng, number: u64) -> anyhow::Result<SimJob> {
         misfire: misfire.to_owned(),
         grace_ms: GRACE_MS,
         overlap: overlap.to_owned(),
-        max_running: None,
+        max_running,
         after_ms: 0,
         task,
     };

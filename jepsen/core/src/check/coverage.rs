@@ -27,6 +27,8 @@
 //! | `effects` | effects that reached the sink |
 //! | `repeated_effects` | those of them that it refused as repetitions |
 //! | `delayed_starts` | first starts of tasks with a delay |
+//! | `job_fires` | tasks that jobs made by their triggers |
+//! | `job_skips` | instants of jobs that were skipped; `job_misfires` are those of them that were missed |
 //! | `retries` | attempts in the tables after one that failed, timed out or was lost |
 //! | `<outcome>_attempts` | attempts in the tables that ended so: `failed`, `timed_out`, `lost`, `cancelled`, `refused` |
 //! | `packets_dropped`, `packets_duplicated`, `packets_reordered`, `packets_delayed`, `packets_throttled` | packets to which the network did so |
@@ -89,6 +91,7 @@ pub fn counters(history: &History) -> BTreeMap<String, u64> {
             add(&mut counters, "executor_lives", u64::from(!executors.insert(&up.executor)));
         }
     }
+    count_jobs(&mut counters, history);
     add(&mut counters, "snapshots_installed", installs.values().sum());
     count_packets(&mut counters, history);
     add(&mut counters, "leader_changes", Leaders::of(history).changes());
@@ -103,6 +106,20 @@ pub fn counters(history: &History) -> BTreeMap<String, u64> {
     }
     counters.retain(|_, count| *count > 0);
     counters
+}
+
+/// Each job once, whichever tables have it.
+fn count_jobs(counters: &mut BTreeMap<String, u64>, history: &History) {
+    let mut counted: BTreeSet<&str> = BTreeSet::new();
+    for event in history.events() {
+        let What::FinalJob(last) = &event.what else { continue };
+        if counted.insert(&last.job) {
+            let missed = last.skipped_count.iter().filter(|(reason, _)| reason.starts_with("misfire"));
+            add(counters, "job_fires", last.fired_count);
+            add(counters, "job_skips", last.skipped_count.values().sum());
+            add(counters, "job_misfires", missed.map(|(_, count)| count).sum());
+        }
+    }
 }
 
 fn add(counters: &mut BTreeMap<String, u64>, name: &str, count: u64) {

@@ -20,6 +20,7 @@ pub mod effects;
 pub mod fairness;
 pub mod identity;
 pub mod jobs;
+pub mod limits;
 pub mod linear;
 pub mod lists;
 pub mod liveness;
@@ -149,6 +150,7 @@ pub const CHECKERS: &[Checker] = &[
     transitions::one_chain,
     transitions::final_is_final,
     outcomes::no_invention,
+    limits::running,
     fairness::bounded_waits,
     jobs::schedules,
     timing::never_early,

@@ -63,6 +63,10 @@ const TEXTS: &[(&str, Group, &str)] = &[
     ("D10", Group::Safety, "Tasks go to executors that may have them, in the shares of their weights."),
     ("D11", Group::Safety, "Limits of rate and concurrency hold."),
     ("D12", Group::Liveness, "No ready task waits for a slot for too long."),
+    ("T1", Group::Safety, "Each instant of a job makes a task, or is skipped for a reason that is recorded."),
+    ("T3", Group::Safety, "No instant of a job makes two tasks."),
+    ("T4", Group::Safety, "No task of a job comes from nowhere."),
+    ("T5", Group::Safety, "Jobs fire at the instants that their schedules name, and at no others."),
     ("T2", Group::Safety, "Nothing starts before it is due."),
     (
         "T6",
