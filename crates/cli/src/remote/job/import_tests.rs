@@ -178,7 +178,7 @@ fn b40_an_xxl_job_with_everything() {
         })
         .collect();
     let page = json!({"recordsTotal": 1, "recordsFiltered": 1, "data": [camel]});
-    assert_eq!(import(xxl::map, page).jobs, [imported.clone()]);
+    assert_eq!(import(xxl::map, page).jobs, std::slice::from_ref(&imported));
     let head: Vec<_> = xxl_row().as_object().unwrap().keys().cloned().collect();
     let cell = |value: &Value| value.as_str().map_or_else(|| value.to_string(), |text| format!("\"{text}\""));
     let cells: Vec<_> = xxl_row().as_object().unwrap().values().map(cell).collect();
