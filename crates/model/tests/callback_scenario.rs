@@ -79,7 +79,8 @@ fn b113_the_entry_that_ends_the_task_puts_its_callback_into_the_outbox() {
 #[test]
 fn every_way_in_which_a_task_ends_is_announced() {
     let mut world = World::ready();
-    let ends: [(u8, fn(&mut World, TaskId)); 3] = [
+    type End = fn(&mut World, TaskId);
+    let ends: [(u8, End); 3] = [
         (1, |world, task| {
             world.run(Command::Cancel { task, caller: None, claim: None });
         }),
