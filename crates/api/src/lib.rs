@@ -33,7 +33,6 @@ pub mod peer;
 mod public;
 mod request;
 pub mod route;
-mod serve;
 mod service;
 #[cfg(test)]
 mod testing;
@@ -47,5 +46,4 @@ pub use keyring::{Keyring, KeyringError, Limits};
 pub use leader::Leader;
 pub use metrics::Metrics;
 pub use public::router as public_router;
-pub use serve::{Bounds, serve};
 pub use service::{Api, Options, Parts};

@@ -15,6 +15,7 @@ use axum::http::Request as HttpRequest;
 use axum::response::Response;
 use axum::routing::{any, get};
 use bytes::Bytes;
+use orloj_net::Remote;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::BODY_LIMIT;
 use prometheus_client::registry::Registry;
@@ -22,7 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::auth::Credentials;
 use crate::health;
-use crate::http::{self, Remote};
+use crate::http;
 use crate::limit::{Pool, Rate};
 use crate::outcome::{Answer, Failure, finish};
 use crate::request::Request;

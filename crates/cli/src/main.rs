@@ -6,6 +6,7 @@
 //! | [`server`], [`executor`] | wire the services of one process together and stop them in order |
 //! | [`dev`] | supervises a demo cluster of such processes |
 //! | [`bench`] | measures a cluster |
+//! | [`cert`] | makes certificates |
 //! | [`remote`] | the commands that call the API of a running cluster |
 //! | [`config`], [`secret`], [`process`], [`telemetry`] | files, secrets, signals, logs |
 
@@ -19,6 +20,7 @@ use crate::exit::{Failure, Outcome};
 
 mod args;
 mod bench;
+mod cert;
 mod config;
 mod dev;
 mod executor;
@@ -51,6 +53,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Executor(args) => run_executor(args, json),
         Command::Task(command) => call(remote::task::run(command, json)),
         Command::Cluster(command) => call(remote::cluster::run(command, json)),
+        Command::Cert(command) => cert::run(&command, json),
         Command::Bench(args) => bench::run(&args, json),
         Command::BenchPart(args) => bench::part::run(&args),
         Command::Completions { shell } => {

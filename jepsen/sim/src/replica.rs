@@ -148,6 +148,7 @@ impl Process {
                 cluster_secret: secret(CLUSTER_SECRET)?,
                 internal: setup.store.internal,
                 debug_probe: false,
+                tls: None,
             },
             keyring: keyring(secret(CALLER_SECRET)?, secret(EXECUTOR_SECRET)?)?,
             backend: Arc::new(store.clone()),

@@ -15,3 +15,4 @@ mod first_steps;
 mod leader_killed;
 mod leader_stopped;
 mod replica_data;
+mod tls;

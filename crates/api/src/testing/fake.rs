@@ -14,6 +14,7 @@ use orloj_model::query::{self, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
 use orloj_model::time::ManualClock;
 use orloj_model::{Batch, Command, Reply, apply};
+use orloj_net::Bounds;
 use orloj_raft_store::types::Member;
 use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
@@ -30,7 +31,7 @@ use super::fake_leader::FakeLeader;
 use super::json::Json;
 use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
-use crate::{Api, Backend, Bounds, Keyring, Leader, Limits, Metrics, Options, Parts};
+use crate::{Api, Backend, Keyring, Leader, Limits, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
@@ -209,6 +210,7 @@ async fn node(
         cluster_secret: Secret::new(CLUSTER_SECRET).unwrap(),
         internal: address.clone(),
         debug_probe: true,
+        tls: None,
     };
     change(&mut options);
     let mut registry = Registry::default();
@@ -230,7 +232,7 @@ async fn node(
         (public_listener, public.clone(), Bounds::PUBLIC),
         (internal_listener, internal.clone(), Bounds::INTERNAL),
     ] {
-        tokio::spawn(crate::serve(listener, router, bounds, stop.clone()));
+        tokio::spawn(orloj_net::serve(listener, router, bounds, None, stop.clone()));
     }
     Node { public, internal, debug, url, address, leader, leadership, id }
 }
