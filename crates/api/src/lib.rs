@@ -15,6 +15,7 @@
 pub mod auth;
 pub mod backend;
 mod debug;
+mod document;
 mod forward;
 mod gate;
 mod health;

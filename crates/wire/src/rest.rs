@@ -11,6 +11,7 @@ pub mod trigger;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ pub const MAX_PAGE: usize = 100;
 pub const MAX_LOG_PIECE: u32 = 256 * 1024;
 
 /// The answer to a submission: 202.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Submitted {
     /// The task, `tsk_…`.
@@ -57,7 +58,7 @@ pub struct Submitted {
 }
 
 /// How far a handler says that it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
     /// 0-100.
@@ -68,7 +69,7 @@ pub struct Progress {
 }
 
 /// Why a task did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskError {
     /// `failed`, `timedOut`, `lost`, `cancelled`, `expired` or `dependency`.
@@ -79,7 +80,7 @@ pub struct TaskError {
 }
 
 /// One try at a shard.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
     /// The shard, from 0.
@@ -117,7 +118,7 @@ pub struct Attempt {
 }
 
 /// A task. In a list, `params`, `attempts`, `result`, `logTail` and `checkpoint` are left out.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     /// The task, `tsk_…`.
@@ -216,7 +217,7 @@ impl Task {
 }
 
 /// A page of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskPage {
     /// Newest first.
@@ -229,7 +230,7 @@ pub struct TaskPage {
 }
 
 /// The answer to a cancel: 200 when the task is cancelled, 202 when its executor has been asked to stop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cancelled {
     /// The task.
@@ -245,7 +246,7 @@ pub struct Cancelled {
 }
 
 /// Every attempt of a task that is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempts {
     /// The task.
@@ -259,7 +260,7 @@ pub struct Attempts {
 }
 
 /// Where a piece of a log came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LogSource {
     /// From the executor that holds the whole log.
@@ -271,7 +272,7 @@ pub enum LogSource {
 }
 
 /// A piece of an attempt's log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogPiece {
     /// The task.
@@ -293,7 +294,7 @@ pub struct LogPiece {
 }
 
 /// One executor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Executor {
     /// Its id.
@@ -337,7 +338,7 @@ pub struct Executor {
 }
 
 /// Every executor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Executors {
     /// By id.
@@ -347,7 +348,7 @@ pub struct Executors {
 }
 
 /// Drains an executor, or takes the drain back. An empty body drains.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Drain {
     /// `false` takes the drain back.
@@ -360,7 +361,7 @@ fn yes() -> bool {
 }
 
 /// The answer to [`Drain`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Drained {
     /// The executor.
@@ -372,7 +373,7 @@ pub struct Drained {
 }
 
 /// The cluster as the answering replica sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
     /// The cluster's own id.
@@ -388,7 +389,7 @@ pub struct Cluster {
 }
 
 /// One replica.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// Its id; never used again once it is removed.
@@ -408,7 +409,7 @@ pub struct Member {
 }
 
 /// Moves leadership.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Transfer {
     /// The replica that shall lead.
@@ -416,7 +417,7 @@ pub struct Transfer {
 }
 
 /// The answer to [`Transfer`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Transferred {
     /// The replica that leads now.
@@ -424,7 +425,7 @@ pub struct Transferred {
 }
 
 /// Adds a replica that has been started without data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddMember {
     /// Its internal address, `host:port`.
@@ -434,7 +435,7 @@ pub struct AddMember {
 }
 
 /// The answer to adding or removing a member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberChanged {
     /// The member.
