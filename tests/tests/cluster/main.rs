@@ -8,7 +8,9 @@
 
 mod all_killed;
 mod bench;
+mod clients;
 mod clock;
+mod crowd;
 mod delayed;
 mod executor_killed;
 mod first_steps;
