@@ -1,6 +1,8 @@
 //! What the API needs of the replicated store, as a trait: [`Store`] supplies it, and tests supply their own
 //! over the model in memory.
 
+mod jobs;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use orloj_model::Command;
 use orloj_model::executor::{Executor, ExecutorState};
+use orloj_model::graph::Graph;
 use orloj_model::id::{CallerId, Millis, NodeId, TaskId};
 use orloj_model::query::{self, Cursor, TaskView};
 use orloj_model::tables::Read;
@@ -20,6 +23,8 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Fault, MembershipError, PeerError, ProposeError, ReadError, RpcError, Store,
 };
 use tokio::sync::{broadcast, watch};
+
+pub use jobs::{HistoryRows, JobReads, read_calendars, read_history, read_jobs};
 
 /// Something read from the tables, with the index up to which they were applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +61,7 @@ pub struct PageQuery {
 
 /// The replicated store as the API sees it. The reads are of this node's own tables; on the leader, after
 /// [`barrier`](Backend::barrier), they are linearizable.
-pub trait Backend: Send + Sync + 'static {
+pub trait Backend: JobReads + Send + Sync + 'static {
     /// Who leads.
     fn leadership(&self) -> watch::Receiver<Leadership>;
     /// Proposes a command and waits until it has been applied here.
@@ -76,6 +81,8 @@ pub trait Backend: Send + Sync + 'static {
     fn tasks(&self, after: Option<TaskId>, limit: usize) -> Result<At<TablePage>, StorageFault>;
     /// Every executor.
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault>;
+    /// The graph around a task, of at most `limit` tasks.
+    fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault>;
     /// Whether a caller's Idempotency-Key stands for a task.
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault>;
     /// What applied entries change.
@@ -216,6 +223,11 @@ impl Backend for Store {
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
         let view = self.view();
         Ok(At { applied: view.applied(), value: query::executors(&view)? })
+    }
+
+    fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: query::graph(&view, id, limit)? })
     }
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {

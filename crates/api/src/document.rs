@@ -6,8 +6,10 @@
 //! refusals of its own. A test fails when a route has no entry, an entry no route, or an example is not what the
 //! code reads or says.
 
+mod calendars;
 mod call;
 mod cluster;
+mod jobs;
 mod open;
 mod page;
 mod schema;
@@ -43,12 +45,14 @@ pub(crate) fn page_text() -> Bytes {
 
 /// Every call, in the order in which they are shown.
 fn calls() -> Vec<Call> {
-    [tasks::calls(), cluster::calls()].into_iter().flatten().collect()
+    [tasks::calls(), jobs::calls(), calendars::calls(), cluster::calls()].into_iter().flatten().collect()
 }
 
 /// What the groups of calls are about, in their order.
-const TAGS: [(&str, &str); 4] = [
+const TAGS: [(&str, &str); 6] = [
     ("tasks", "Submitting tasks, and what became of them."),
+    ("jobs", "Stored definitions that create tasks when their triggers fire."),
+    ("calendars", "Days on which jobs do not fire."),
     ("executors", "The processes that run attempts."),
     ("cluster", "The replicas."),
     ("open", "What anybody may ask, without a signature."),

@@ -3,11 +3,14 @@
 mod batch;
 mod cluster;
 mod executors;
+mod graph;
+mod jobs;
 mod logs;
 mod submit;
 mod tasks;
 
 pub(crate) use cluster::role as role_name;
+pub(crate) use graph::parent_not_found;
 use orloj_model::Reply;
 use orloj_model::command::{Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
@@ -15,6 +18,7 @@ use orloj_model::query::TaskView;
 use orloj_raft_store::{Applied, ProposeError};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::sign::NONCE_KEEP_S;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::backend::At;
@@ -23,6 +27,14 @@ use crate::outcome::{Answer, Failure};
 use crate::request::Request;
 use crate::route::Operation;
 use crate::service::Shared;
+
+/// The size of a page where none is asked for.
+const DEFAULT_PAGE: u64 = 20;
+
+/// The body of a call that takes nothing: `{}`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
 
 /// One call in the making.
 pub(crate) struct Call<'a> {
@@ -50,12 +62,14 @@ pub(crate) async fn run(
         Operation::CancelTask(id) => call.cancel_task(id).await,
         Operation::ListAttempts(id) => call.list_attempts(id).await,
         Operation::ReadLog(id) => call.read_log(id).await,
+        Operation::GetGraph(id) => call.get_graph(id).await,
         Operation::ListExecutors => call.list_executors().await,
         Operation::DrainExecutor(id) => call.drain_executor(id).await,
         Operation::ShowCluster => call.show_cluster().await,
         Operation::TransferLeader => call.transfer_leader().await,
         Operation::AddMember => call.add_member().await,
         Operation::RemoveMember(id) => call.remove_member(id).await,
+        Operation::Job(operation) => call.on_jobs(operation).await,
     }
 }
 

@@ -151,6 +151,11 @@ impl Failure {
         )
     }
 
+    /// No such calendar.
+    pub fn calendar_not_found(name: &str) -> Self {
+        Failure::new(Code::CalendarNotFound, format!("no calendar of this caller has the name {name:?}"))
+    }
+
     /// The problem document.
     pub fn problem(self, request_id: &str) -> Problem {
         let Details { code, detail, errors, server_time, violated, task, .. } = *self.0;
@@ -246,6 +251,27 @@ impl From<Refusal> for Failure {
             ),
             Refusal::ExecutorUnknown => Failure::new(Code::NotFound, "no executor has this id"),
             Refusal::ExecutorNotOnline => Failure::new(Code::Conflict, "the executor is offline or has left"),
+            Refusal::ParentNotFound { parent } => crate::ops::parent_not_found(parent),
+            Refusal::JobNotFound => Failure::new(Code::JobNotFound, "no job of this caller has this id"),
+            Refusal::CalendarNotFound { calendar } => Failure::calendar_not_found(calendar.as_str()),
+            Refusal::VersionMismatch { current: 0 } => {
+                Failure::new(Code::VersionConflict, "there is none, which is version 0")
+            }
+            Refusal::VersionMismatch { current } => Failure::new(
+                Code::VersionConflict,
+                format!("version {current} is there: read it and decide anew"),
+            ),
+            Refusal::CalendarInUse => {
+                Failure::new(Code::CalendarInUse, "jobs use it: take it out of their calendars first")
+            }
+            Refusal::BackfillRunning => Failure::new(
+                Code::BackfillRunning,
+                "a job has one backfill at a time: wait for it, or stop it",
+            ),
+            Refusal::BackfillNotFound => Failure::new(
+                Code::BackfillNotFound,
+                "none is under way; those that have ended are in the job's history",
+            ),
             // The checks before the proposal rule the others out.
             other => Failure::internal("a command was refused", &format_args!("{other:?}")),
         }

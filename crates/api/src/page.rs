@@ -55,9 +55,41 @@ impl Tokens {
 
     /// Where the token goes on.
     pub fn open(&self, scope: Scope<'_>, token: &str, now_ms: Millis) -> Result<Cursor, Failure> {
-        let error = |why: &str| Failure::new(Code::InvalidQuery, format!("page_token: {why}"));
         let bytes = URL_SAFE_NO_PAD.decode(token).unwrap_or_default();
-        let Some((payload, seal)) = bytes.split_at_checked(PAYLOAD) else {
+        let payload = self.opened(scope, &bytes, Some(PAYLOAD), now_ms)?;
+        let mut task = [0; 16];
+        task.copy_from_slice(&payload[16..]);
+        Ok(Cursor { created_at: number(&payload[8..]), task: TaskId(task) })
+    }
+
+    /// The token that goes on after a row that a text names.
+    pub fn seal_text(&self, scope: Scope<'_>, text: &str, now_ms: Millis) -> String {
+        let mut bytes = now_ms.to_be_bytes().to_vec();
+        bytes.extend_from_slice(text.as_bytes());
+        let seal = self.seal_of(scope, &bytes);
+        bytes.extend_from_slice(&seal);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The text of a token of [`seal_text`](Tokens::seal_text).
+    pub fn open_text(&self, scope: Scope<'_>, token: &str, now_ms: Millis) -> Result<String, Failure> {
+        let bytes = URL_SAFE_NO_PAD.decode(token).unwrap_or_default();
+        let length = bytes.len().checked_sub(SEAL).filter(|length| *length >= 8);
+        let payload = self.opened(scope, &bytes, length, now_ms)?;
+        String::from_utf8(payload[8..].to_vec())
+            .map_err(|_| Failure::new(Code::InvalidQuery, "page_token: is not a token of this API"))
+    }
+
+    /// The payload of a token, `length` bytes long, with its age and its seal checked.
+    fn opened<'b>(
+        &self,
+        scope: Scope<'_>,
+        bytes: &'b [u8],
+        length: Option<usize>,
+        now_ms: Millis,
+    ) -> Result<&'b [u8], Failure> {
+        let error = |why: &str| Failure::new(Code::InvalidQuery, format!("page_token: {why}"));
+        let Some((payload, seal)) = length.and_then(|length| bytes.split_at_checked(length)) else {
             return Err(error("is not a token of this API"));
         };
         // Forging one gains nothing but another place in the caller's own list; still, the comparison takes
@@ -66,30 +98,39 @@ impl Tokens {
         if seal.len() != SEAL || differs != 0 {
             return Err(error("does not belong to this caller and these filters"));
         }
-        let number = |bytes: &[u8]| {
-            let mut eight = [0; 8];
-            eight.copy_from_slice(bytes);
-            Millis::from_be_bytes(eight)
-        };
-        if (now_ms - number(&payload[..8])).abs() > TTL_MS {
+        if (now_ms - number(payload)).abs() > TTL_MS {
             return Err(error("is older than an hour"));
         }
-        let mut task = [0; 16];
-        task.copy_from_slice(&payload[16..]);
-        Ok(Cursor { created_at: number(&payload[8..16]), task: TaskId(task) })
+        Ok(payload)
     }
 
-    /// A keyed hash in which no part can be shifted into another: the key and the payload have fixed
-    /// lengths, and a caller's id has no LF.
+    /// A keyed hash in which no part can be shifted into another: the key has a fixed length, the payload's
+    /// stands before it, and a caller's id has no LF.
     fn seal_of(&self, scope: Scope<'_>, payload: &[u8]) -> [u8; SEAL] {
-        let inner =
-            sha256(&[&self.key, payload, scope.caller.as_str().as_bytes(), b"\n", scope.filters.as_bytes()]);
+        let length = (payload.len() as u64).to_be_bytes();
+        let inner = sha256(&[
+            &self.key,
+            &length,
+            payload,
+            scope.caller.as_str().as_bytes(),
+            b"\n",
+            scope.filters.as_bytes(),
+        ]);
         // Hashing twice with the key keeps the hash from being continued.
         let outer = sha256(&[&self.key, &inner]);
         let mut seal = [0; SEAL];
         seal.copy_from_slice(&outer[..SEAL]);
         seal
     }
+}
+
+/// The number at the beginning of a payload.
+fn number(bytes: &[u8]) -> Millis {
+    let mut eight = [0; 8];
+    for (to, from) in eight.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    Millis::from_be_bytes(eight)
 }
 
 #[cfg(test)]

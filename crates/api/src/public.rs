@@ -171,6 +171,11 @@ impl Public {
         if !body.is_empty() && head.method == "GET" {
             return Err(Failure::new(Code::InvalidRequest, "a GET has no body"));
         }
+        if head.headers.contains_key("if-match") {
+            // It is not signed, so nothing may depend on it; passing it over would lose the guard that was meant.
+            let detail = "If-Match is not signed: name the version with the parameter version";
+            return Err(Failure::new(Code::InvalidRequest, detail));
+        }
         let text =
             |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         Ok(Request {

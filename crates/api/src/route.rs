@@ -1,11 +1,15 @@
 //! Which call a method and a path name. Pure, and the only place that knows the routes: every call is
 //! listed with who may make it, so none can be left unprotected.
 
+mod job;
+
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
+use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT, JOB_BODY_LIMIT};
 
 use crate::limit::Cost;
 use crate::outcome::Failure;
+
+pub use job::JobOperation;
 
 /// Start of every path of the OpenAPI.
 const PREFIX: &str = "/openapi/v1/";
@@ -29,6 +33,8 @@ pub enum Operation {
     ListAttempts(String),
     /// `GET tasks/{id}/logs`
     ReadLog(String),
+    /// `GET tasks/{id}/graph`
+    GetGraph(String),
     /// `GET executors`
     ListExecutors,
     /// `POST executors/{id}/drain`
@@ -41,6 +47,8 @@ pub enum Operation {
     AddMember,
     /// `POST cluster/members/{id}/remove`
     RemoveMember(String),
+    /// `jobs…` and `calendars…`
+    Job(JobOperation),
 }
 
 /// Who may make a call.
@@ -64,7 +72,9 @@ impl Operation {
             | Operation::GetTask(_)
             | Operation::CancelTask(_)
             | Operation::ListAttempts(_)
-            | Operation::ReadLog(_) => Access::Caller,
+            | Operation::ReadLog(_)
+            | Operation::GetGraph(_)
+            | Operation::Job(_) => Access::Caller,
             Operation::ListExecutors | Operation::ShowCluster => Access::Both,
             Operation::DrainExecutor(_)
             | Operation::TransferLeader
@@ -77,21 +87,24 @@ impl Operation {
     pub fn cost(&self) -> Cost {
         match self {
             Operation::Submit | Operation::SubmitBatch => Cost::Submit,
+            Operation::Job(operation) => operation.cost(),
             _ => Cost::Request,
         }
     }
 
     /// Whether it changes something, so that a lost answer leaves the outcome unknown.
     pub fn changes(&self) -> bool {
-        !matches!(
-            self,
+        match self {
             Operation::ListTasks
-                | Operation::GetTask(_)
-                | Operation::ListAttempts(_)
-                | Operation::ReadLog(_)
-                | Operation::ListExecutors
-                | Operation::ShowCluster
-        )
+            | Operation::GetTask(_)
+            | Operation::ListAttempts(_)
+            | Operation::ReadLog(_)
+            | Operation::GetGraph(_)
+            | Operation::ListExecutors
+            | Operation::ShowCluster => false,
+            Operation::Job(operation) => operation.changes(),
+            _ => true,
+        }
     }
 
     /// Whether its nonce is spent in the log before it is made, since it makes no command that carries one.
@@ -108,6 +121,7 @@ impl Operation {
     pub fn body_limit(&self) -> usize {
         match self {
             Operation::SubmitBatch => BATCH_BODY_LIMIT,
+            Operation::Job(operation) if operation.defines() => JOB_BODY_LIMIT,
             _ => BODY_LIMIT,
         }
     }
@@ -122,12 +136,14 @@ impl Operation {
             Operation::CancelTask(_) => "cancel_task",
             Operation::ListAttempts(_) => "list_attempts",
             Operation::ReadLog(_) => "read_log",
+            Operation::GetGraph(_) => "get_graph",
             Operation::ListExecutors => "list_executors",
             Operation::DrainExecutor(_) => "drain_executor",
             Operation::ShowCluster => "show_cluster",
             Operation::TransferLeader => "transfer_leader",
             Operation::AddMember => "add_member",
             Operation::RemoveMember(_) => "remove_member",
+            Operation::Job(operation) => operation.name(),
         }
     }
 }
@@ -141,6 +157,9 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
     check_path(path)?;
     let rest = path.strip_prefix(PREFIX).ok_or_else(not_found)?;
     let segments: Vec<&str> = rest.split('/').collect();
+    if let Some(found) = job::find(method, &segments) {
+        return found.map(Operation::Job);
+    }
     let owned = |id: &str| id.to_owned();
     let (allowed, operation) = match segments[..] {
         ["tasks"] if method == "POST" => ("GET, POST", Operation::Submit),
@@ -156,6 +175,7 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
         ["tasks", id, "cancel"] => ("POST", Operation::CancelTask(owned(id))),
         ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
         ["tasks", id, "logs"] => ("GET", Operation::ReadLog(owned(id))),
+        ["tasks", id, "graph"] => ("GET", Operation::GetGraph(owned(id))),
         ["executors"] => ("GET", Operation::ListExecutors),
         ["executors", id, "drain"] => ("POST", Operation::DrainExecutor(owned(id))),
         ["cluster"] => ("GET", Operation::ShowCluster),
@@ -224,7 +244,7 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 13] = [
+    const ALL: [(&str, &str); 34] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
         ("GET", "/openapi/v1/tasks"),
@@ -232,12 +252,33 @@ mod tests {
         ("POST", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw/cancel"),
         ("GET", "/openapi/v1/tasks/x/attempts"),
         ("GET", "/openapi/v1/tasks/x/logs"),
+        ("GET", "/openapi/v1/tasks/x/graph"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),
         ("POST", "/openapi/v1/cluster/transfer"),
         ("POST", "/openapi/v1/cluster/members"),
         ("POST", "/openapi/v1/cluster/members/4/remove"),
+        ("GET", "/openapi/v1/jobs"),
+        ("POST", "/openapi/v1/jobs"),
+        ("POST", "/openapi/v1/jobs/preview"),
+        ("GET", "/openapi/v1/jobs/preview"),
+        ("PUT", "/openapi/v1/jobs/preview"),
+        ("PATCH", "/openapi/v1/jobs/preview"),
+        ("DELETE", "/openapi/v1/jobs/preview"),
+        ("GET", "/openapi/v1/jobs/nightly"),
+        ("PUT", "/openapi/v1/jobs/nightly"),
+        ("PATCH", "/openapi/v1/jobs/nightly"),
+        ("DELETE", "/openapi/v1/jobs/nightly"),
+        ("POST", "/openapi/v1/jobs/nightly/run"),
+        ("GET", "/openapi/v1/jobs/nightly/history"),
+        ("GET", "/openapi/v1/jobs/nightly/backfill"),
+        ("POST", "/openapi/v1/jobs/nightly/backfill"),
+        ("DELETE", "/openapi/v1/jobs/nightly/backfill"),
+        ("GET", "/openapi/v1/calendars"),
+        ("GET", "/openapi/v1/calendars/holidays.de"),
+        ("PUT", "/openapi/v1/calendars/holidays.de"),
+        ("DELETE", "/openapi/v1/calendars/holidays.de"),
     ];
 
     #[test]

@@ -1,19 +1,26 @@
 //! From the model's records to the API's bodies. Pure.
 
+mod graph;
+mod job;
+
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::query::TaskView;
 use orloj_model::task::{self, Outcome, Reason, Shard, Status};
 use orloj_scheduler::LiveExecutor;
+use orloj_scheduler::results::{json_or_text, of_shards};
 use orloj_wire::rest;
 use orloj_wire::time::Time;
-use serde_json::Value;
 
-/// How much of a task is shown.
+pub use graph::graph;
+
+pub use job::{backfill, calendar, counts as job_counts, history as job_history, job, spec as job_spec};
+
+/// How much of a task or a job is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// Everything.
     Whole,
-    /// What a list shows: without parameters, attempts, result and log.
+    /// What a list shows: without parameters, and of a task without attempts, result and log.
     Listed,
 }
 
@@ -22,6 +29,7 @@ pub fn task(view: &TaskView, detail: Detail, applied_index: u64) -> rest::Task {
     let (spec, state) = (&view.spec, &view.state);
     let whole = detail == Detail::Whole;
     let first = view.shards.first();
+    let (run_id, step) = graph::step(&spec.origin);
     rest::Task {
         task_id: view.id.to_string(),
         handler: spec.handler.clone(),
@@ -46,15 +54,17 @@ pub fn task(view: &TaskView, detail: Detail, applied_index: u64) -> rest::Task {
         strategy: strategy(&spec.strategy),
         business_key: spec.business_key.clone(),
         dedupe_key: spec.dedupe_key.clone(),
-        shard_total: spec.shard_total,
+        shard_total: state.shards,
         shards_succeeded: state.succeeded,
         shards_running: state.running,
+        shards_failed: state.failed,
+        depends_on: spec.depends_on.iter().map(graph::depends_on).collect(),
+        run_id,
+        step,
         params: whole.then(|| json_or_text(&spec.params)),
-        progress: first
-            .and_then(|shard| shard.progress.as_ref())
-            .map(|progress| rest::Progress { percent: progress.percent, note: progress.note.clone() }),
+        progress: progress(view),
         checkpoint_bytes: first.and_then(|shard| shard.checkpoint.as_ref()).map(|bytes| bytes.len() as u64),
-        result: if whole { result(view) } else { None },
+        result: if whole { of_shards(&view.shards) } else { None },
         error: error(view),
         log_tail: if whole { log_tail(&view.shards) } else { None },
         attempts: whole.then(|| attempts(&view.shards)),
@@ -117,22 +127,41 @@ fn attempt(shard_index: u16, attempt: &task::Attempt) -> rest::Attempt {
     }
 }
 
-/// One shard's result as it is, several as a list.
-fn result(view: &TaskView) -> Option<Value> {
-    let of = |shard: &Shard| shard.result.as_deref().map(json_or_text);
+/// How far the one shard says that it is; of several their mean, where one that succeeded is at its end. Of a run, how
+/// many of its steps have ended.
+fn progress(view: &TaskView) -> Option<rest::Progress> {
+    let said = |shard: &Shard| shard.progress.as_ref().map(|progress| progress.percent);
+    let ended =
+        |shard: &Shard| shard.attempts.last().is_some_and(|last| last.outcome == Some(Outcome::Succeeded));
+    let note = |done: usize, all: usize, what: &str| format!("{done} of {all} {what}");
     match &view.shards[..] {
-        [one] => of(one),
-        many if many.iter().any(|shard| shard.result.is_some()) => {
-            Some(many.iter().map(|shard| of(shard).unwrap_or(Value::Null)).collect())
+        [] if view.state.started_at.is_some() => {
+            let (all, open) = (usize::from(view.state.shards), usize::from(view.state.running));
+            let done = all.saturating_sub(open);
+            Some(rest::Progress {
+                percent: percent(100 * done, all),
+                note: note(done, all, "steps have ended"),
+            })
+        }
+        [] => None,
+        [one] => one
+            .progress
+            .as_ref()
+            .map(|progress| rest::Progress { percent: progress.percent, note: progress.note.clone() }),
+        many if view.state.started_at.is_some() => {
+            let far = |shard| if ended(shard) { 100 } else { said(shard).map_or(0, usize::from) };
+            let sum = many.iter().map(far).sum();
+            let done = usize::from(view.state.succeeded);
+            let note = note(done, many.len(), "shards have succeeded");
+            Some(rest::Progress { percent: percent(sum, many.len()), note })
         }
         _ => None,
     }
 }
 
-/// Stored JSON as a value; anything else as text.
-fn json_or_text(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes)
-        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
+/// A mean of numbers up to 100.
+fn percent(sum: usize, count: usize) -> u8 {
+    u8::try_from(sum / count.max(1)).unwrap_or(100)
 }
 
 /// Why the task did not succeed, of the attempt that decided it.
@@ -146,19 +175,24 @@ fn error(view: &TaskView) -> Option<rest::TaskError> {
             _ => code("expired", None),
         },
         Status::Failed => {
-            let ended = |shard: &&Shard| {
-                shard.attempts.last().and_then(|last| last.outcome.as_ref()) != Some(&Outcome::Succeeded)
-            };
-            let last = view.shards.iter().find(ended).and_then(|shard| shard.attempts.last());
-            match last {
+            // One that failed says why; one that was told to stop for it does not.
+            let failed = |outcome: &Outcome| !matches!(outcome, Outcome::Succeeded | Outcome::Cancelled);
+            let mut last = view.shards.iter().filter_map(|shard| shard.attempts.last());
+            match last.find(|last| last.outcome.as_ref().is_some_and(failed)) {
                 Some(last) => {
                     let name = last.outcome.as_ref().map_or("failed", Outcome::name);
                     code(name, last.message.clone())
                 }
-                None => code("failed", None),
+                None => code("failed", failed_steps(view)),
             }
         }
     }
+}
+
+/// What is known of a run that failed.
+fn failed_steps(view: &TaskView) -> Option<String> {
+    let (failed, all) = (view.state.failed, view.state.shards);
+    view.shards.is_empty().then(|| format!("{failed} of {all} steps did not succeed"))
 }
 
 fn log_tail(shards: &[Shard]) -> Option<String> {
@@ -247,11 +281,5 @@ mod tests {
         assert_eq!(text_piece(b"a\xe2\x82", false), ("a".to_owned(), 1));
         assert_eq!(text_piece(b"a\xe2\x82", true).1, 3);
         assert_eq!(text_piece(b"", true), (String::new(), 0));
-    }
-
-    #[test]
-    fn stored_bytes_that_are_not_json_are_text() {
-        assert_eq!(json_or_text(b"{\"a\":1}"), serde_json::json!({"a": 1}));
-        assert_eq!(json_or_text(b"plain"), Value::from("plain"));
     }
 }

@@ -1,13 +1,19 @@
 //! The command line.
 
+mod job;
+
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bench::args::{BenchArgs, PartArgs};
 use crate::cert::CertCommand;
 use crate::telemetry::LogFormat;
+
+pub use job::{
+    BackfillArgs, CalendarCommand, ImportArgs, JobCommand, JobRunArgs, OverlapArg, PreviewArgs, Source,
+};
 
 /// Runs tasks at the right time, on the right machine, on a replicated cluster.
 #[derive(Debug, Parser)]
@@ -22,7 +28,7 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 the task that was waited for did not succeed; 2 wrong command line, configuration \
+Exit codes: 0 done; 1 the task that was waited for did not succeed, or `job diff` found a difference; 2 wrong command line, configuration \
 or environment; 3 no replica answers, none leads, or the outcome is unknown; 4 refused; 5 no such thing; \
 6 the wait timed out; 70 the program failed.
 
@@ -45,6 +51,12 @@ pub enum Command {
     /// Submit tasks and look after them.
     #[command(subcommand)]
     Task(TaskCommand),
+    /// Define jobs, which make tasks by themselves, and look after them.
+    #[command(subcommand)]
+    Job(Box<JobCommand>),
+    /// Look after calendars, on whose days jobs do not fire.
+    #[command(subcommand)]
+    Calendar(CalendarCommand),
     /// Show and change the cluster.
     #[command(subcommand)]
     Cluster(ClusterCommand),
@@ -177,6 +189,11 @@ pub enum TaskCommand {
         /// Its id, tsk_…
         task: String,
     },
+    /// Show the tasks around one and who waits for whom; of a workflow the whole run.
+    Graph {
+        /// Its id, tsk_…
+        task: String,
+    },
     /// Print the log of a task's newest attempt.
     Logs {
         /// Its id, tsk_…
@@ -233,6 +250,18 @@ pub struct SubmitArgs {
     /// A label that the executor must carry, NAME=VALUE; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE")]
     pub labels: Vec<String>,
+    /// How many shards, 1-1024. Default: 1.
+    #[arg(long)]
+    pub shards: Option<u64>,
+    /// What becomes of the other shards when one has failed for good. Default: wait.
+    #[arg(long, value_enum)]
+    pub on_shard_failure: Option<ShardFailure>,
+    /// Run once on each executor that has the handler.
+    #[arg(long, conflicts_with_all = ["pin", "shards"])]
+    pub broadcast: bool,
+    /// A task that must end first, TASK or TASK:success|completed|failure; may be repeated.
+    #[arg(long = "after", value_name = "TASK[:ON]")]
+    pub after: Vec<String>,
     /// Run on this executor alone.
     #[arg(long)]
     pub pin: Option<String>,
@@ -252,6 +281,15 @@ pub struct SubmitArgs {
     /// With --wait: the longest wait, in ms.
     #[arg(long, requires = "wait")]
     pub wait_timeout_ms: Option<u64>,
+}
+
+/// What becomes of the other shards of a task when one has failed for good.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ShardFailure {
+    /// They go on.
+    Wait,
+    /// They are stopped.
+    Cancel,
 }
 
 /// `orloj task list`

@@ -52,6 +52,8 @@ fn run(cli: Cli) -> Outcome {
         Command::Server(args) => server::run(&args),
         Command::Executor(args) => run_executor(args, json),
         Command::Task(command) => call(remote::task::run(command, json)),
+        Command::Job(command) => call(remote::job::run(*command, json)),
+        Command::Calendar(command) => call(remote::calendar::run(command, json)),
         Command::Cluster(command) => call(remote::cluster::run(command, json)),
         Command::Cert(command) => cert::run(&command, json),
         Command::Bench(args) => bench::run(&args, json),

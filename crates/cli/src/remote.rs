@@ -10,8 +10,11 @@ use orloj_wire::problem::Code as ProblemCode;
 
 use crate::exit::{Code, Failure};
 
+pub mod calendar;
 pub mod cluster;
 pub mod executor;
+mod graph;
+pub mod job;
 pub mod output;
 pub mod task;
 

@@ -236,7 +236,8 @@ impl Running {
             store.clone(),
             Arc::new(link),
             cluster_clock,
-            config.scheduler.clone(),
+            Arc::new(SystemRandom),
+            orloj_scheduler::Options { max_running: secrets.max_running, ..config.scheduler.clone() },
             orloj_scheduler::metrics::Metrics::register(&mut registry),
         );
         let parts = Parts {

@@ -154,6 +154,33 @@ fn commands_without_a_cluster_say_what_is_missing() {
 }
 
 #[test]
+fn a_file_of_jobs_is_checked_before_a_cluster_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let bad = write(
+        dir.path(),
+        "jobs.toml",
+        "jobId = \"j\"\nhandler = \"echo\"\n[[triggers]]\nkind = \"cron\"\nexpression = \"0 0 30 2 *\"\n",
+        0o644,
+    );
+    let said = refused(2, &["job", "apply", "-f", &bad]);
+    assert!(
+        said.contains("jobs.toml: jobs[0]: \"j\"") && said.contains("\n    0 0 30 2 *\n        ^"),
+        "{said}"
+    );
+    let good = write(dir.path(), "good.json", "{\"jobId\": \"j\", \"handler\": \"echo\"}", 0o644);
+    assert!(refused(2, &["job", "diff", "-f", &good]).contains("ORLOJ_URL"));
+    assert!(refused(2, &["job", "apply", "-f", "no-such-file.yaml"]).contains("no-such-file.yaml"));
+    assert!(refused(2, &["job", "preview"]).contains("--cron"));
+    let dkron = "[{\"name\": \"a\", \"schedule\": \"@daily\", \"executor\": \"http\", \"executor_config\": {\"url\": \"http://h/\"}}]";
+    let dkron = write(dir.path(), "dkron.json", dkron, 0o644);
+    let output = orloj(&["job", "import", "--from", "dkron", &dkron, "--dry-run"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("a: would be created"), "{output:?}");
+    let json = orloj(&["job", "import", "--from", "dkron", &dkron, "--dry-run", "--json"]);
+    assert!(String::from_utf8_lossy(&json.stdout).contains("\"handler\": \"http\""), "{json:?}");
+}
+
+#[test]
 fn completions_are_printed() {
     let output = orloj(&["completions", "bash"]);
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("orloj"));

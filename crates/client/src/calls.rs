@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use orloj_wire::rest::{
     AddMember, Attempts, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS, MemberChanged,
-    Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskPage, Transfer, Transferred,
+    Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskGraph, TaskPage, Transfer, Transferred,
 };
 use orloj_wire::sign;
 use tokio::time::Instant;
@@ -126,6 +126,11 @@ impl Client {
         self.send(Call::get(task_path(task_id, "/attempts")?)).await
     }
 
+    /// The graph of tasks around one: of a workflow the whole run.
+    pub async fn graph(&self, task_id: &str) -> Result<TaskGraph, Error> {
+        self.send(Call::get(task_path(task_id, "/graph")?)).await
+    }
+
     /// A piece of the log of one attempt.
     pub async fn logs(&self, task_id: &str, query: &LogQuery) -> Result<LogPiece, Error> {
         let mut call = Call::get(task_path(task_id, "/logs")?).with("offset", query.offset);
@@ -190,7 +195,7 @@ fn task_path(task_id: &str, rest: &str) -> Result<String, Error> {
 }
 
 /// A value that stands in a path.
-fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+pub(crate) fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     match !value.is_empty() && value.chars().all(fits) && !matches!(value, "." | "..") {
         true => Ok(value),
@@ -199,7 +204,7 @@ fn segment<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
 }
 
 /// A value that stands in a query.
-fn plain<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
+pub(crate) fn plain<'a>(what: &'static str, value: &'a str) -> Result<&'a str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '~');
     match !value.is_empty() && value.chars().all(fits) {
         true => Ok(value),

@@ -21,6 +21,7 @@
 
 mod calls;
 mod error;
+mod jobs;
 mod options;
 mod retry;
 mod send;

@@ -56,7 +56,11 @@ impl Call {
     }
 
     pub(crate) fn post(path: String) -> Self {
-        Call { method: Method::POST, ..Call::get(path) }
+        Call::of(Method::POST, path)
+    }
+
+    pub(crate) fn of(method: Method, path: String) -> Self {
+        Call { method, ..Call::get(path) }
     }
 
     pub(crate) fn with_body<T: serde::Serialize>(mut self, body: &T) -> Self {

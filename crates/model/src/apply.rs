@@ -9,6 +9,7 @@ mod create;
 mod executor;
 mod finish;
 mod grant;
+mod graph;
 mod job;
 mod save;
 mod submit;
@@ -99,6 +100,7 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::ExecutorLeft { executor, incarnation } => executor::left(cx, executor, *incarnation),
         Command::Spend { claim } => Ok(submit::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
         Command::Job(command) => job::route(cx, command),
+        Command::Graph(command) => graph::route(cx, command),
     }
 }
 
@@ -122,6 +124,7 @@ fn of_the_round(command: &Command) -> bool {
         | Command::Drain { .. }
         | Command::Spend { .. } => false,
         Command::Job(command) => command.is_of_the_round(),
+        Command::Graph(command) => command.is_of_the_round(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Invariants of the tables, recomputed from scratch: every index says exactly what the rows say. Tests run
 //! it after every command; an operator can run it on a snapshot. It reads everything.
 
+mod graph;
 mod job;
 
 use std::collections::BTreeSet;
@@ -12,7 +13,7 @@ use crate::key::{
 };
 use crate::schema::{
     CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyTable, NonceExpiryTable,
-    NonceTable, ReadyTable, RunningTable, ShardTable, SpecTable, StatusTasksTable, TaskTable,
+    NonceTable, ReadyTable, RunTable, RunningTable, ShardTable, SpecTable, StatusTasksTable, TaskTable,
 };
 use crate::tables::{Read, ReadExt as _, Rows, Table};
 use crate::task::{ATTEMPT_LIMIT, Outcome, Phase, Shard, Status, TaskState};
@@ -26,6 +27,11 @@ pub fn check<R: Read>(tables: &R) -> Result<Vec<String>, R::Error> {
             faults.push(format!("{id}: state without spec"));
         }
         expected.task(id, &state);
+        if tables.has::<RunTable>(&id)? {
+            // It has steps in place of shards.
+            check_counts(id, &state, &mut faults);
+            continue;
+        }
         let mut shards = Vec::new();
         for index in 0..state.shards {
             let key = ShardKey { task: id, shard: index };
@@ -49,6 +55,7 @@ pub fn check<R: Read>(tables: &R) -> Result<Vec<String>, R::Error> {
     pairs::<IdempotencyTable, IdempotencyExpiryTable, R>(tables, "idempotency", &mut faults)?;
     pairs::<NonceTable, NonceExpiryTable, R>(tables, "nonce", &mut faults)?;
     job::check(tables, &mut faults)?;
+    graph::check(tables, &mut faults)?;
     Ok(faults)
 }
 
@@ -140,11 +147,17 @@ fn check_task(id: TaskId, state: &TaskState, shards: &[Shard], faults: &mut Vec<
         if done != shards.len() {
             fault("terminal with a shard that is not done");
         }
-        if state.finished_at.is_none() || state.expire_at.is_some() {
-            fault("terminal without an end, or still in the expiry index");
-        }
     } else if done == shards.len() {
         fault("every shard is done and the task is not terminal");
+    }
+    check_counts(id, state, faults);
+}
+
+/// What holds of a task with shards as of a run with steps.
+fn check_counts(id: TaskId, state: &TaskState, faults: &mut Vec<String>) {
+    let mut fault = |what: &str| faults.push(format!("{id}: {what}"));
+    if state.status.is_terminal() && (state.finished_at.is_none() || state.expire_at.is_some()) {
+        fault("terminal without an end, or still in the expiry index");
     }
     if (state.status == Status::Running) != (state.running > 0) {
         fault("RUNNING if and only if a shard is running");

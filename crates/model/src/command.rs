@@ -2,6 +2,7 @@
 //! the log (golden bytes in `tests/golden.rs`), so a new variant goes to the end and a changed meaning is
 //! a new variant.
 
+mod graph;
 mod job;
 
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use crate::key::{NonceKey, ShardKey};
 use crate::task::{Outcome, Progress, Status, TaskSpec};
 use crate::trigger::SkipReason;
 
+pub use graph::{GraphCommand, MadeStep, PutFlow, Sibling, SubmitGraph};
 pub use job::{BackfillFire, Computed, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill};
 
 /// What one log entry carries: many changes, stamped once by the leader.
@@ -235,6 +237,8 @@ pub enum Command {
     },
     /// A change of jobs or calendars.
     Job(Box<JobCommand>),
+    /// A change of graphs of tasks.
+    Graph(Box<GraphCommand>),
 }
 
 /// What a command answers to its proposer.
@@ -398,4 +402,11 @@ pub enum Refusal {
     BackfillRunning,
     /// No backfill of this job is under way, or it stands elsewhere.
     BackfillNotFound,
+    /// A parent is no task of this caller.
+    ParentNotFound {
+        /// Which.
+        parent: TaskId,
+    },
+    /// The graph does not stand where the command says.
+    StaleGraph,
 }

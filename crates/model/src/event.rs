@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::id::{ExecutorId, Fence, Millis, NodeId, Round, TaskId};
 use crate::job::{CalendarKey, JobKey};
-use crate::key::ShardKey;
+use crate::key::{ShardKey, WorkKey};
 use crate::task::{DueClock, Outcome, Status, TaskSpec};
 
 /// One thing that changed.
@@ -120,5 +120,17 @@ pub enum Event {
     BackfillWaits {
         /// The job.
         job: JobKey,
+    },
+    /// A leader must go on with a graph.
+    GraphWaits {
+        /// With what.
+        work: WorkKey,
+    },
+    /// A task was skipped because a parent did not end as it asked for. To be raised as an alert.
+    DependencyLost {
+        /// The task.
+        task: TaskId,
+        /// The parent.
+        parent: TaskId,
     },
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::random::Random;
+
 /// Why a text is not the identifier that it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdError {
@@ -162,6 +164,15 @@ pub type Millis = i64;
 /// A task: 16 unguessable bytes, shown as `tsk_` and 22 characters of base64url without padding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId(pub [u8; 16]);
+
+impl TaskId {
+    /// An id that cannot be guessed.
+    pub fn draw(random: &dyn Random) -> TaskId {
+        let mut bytes = [0; 16];
+        random.fill(&mut bytes);
+        TaskId(bytes)
+    }
+}
 
 const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const TASK_ID_CHARS: usize = 22;

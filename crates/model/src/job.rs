@@ -8,6 +8,9 @@
 //!   result counts the revision up, so that a late leader, or a second one, is refused.
 //! * Who may run beside whom is decided in apply, by the open tasks that the tables show.
 
+mod compute;
+mod plan;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +21,9 @@ use crate::trigger::overlap::OverlapPolicy;
 use crate::trigger::{
     Calendar, CatchUp, Kind, MAX_JITTER_MS, Missed, Next, Progress, SkipReason, TRIGGER_LIMIT, Trigger,
 };
+
+pub use compute::{Heeded, computed_for_put, computed_for_resume};
+pub use plan::{Plan, plan, plan_backfill};
 
 /// The longest title of a job, in bytes.
 pub const TITLE_LIMIT: usize = 512;
@@ -160,35 +166,39 @@ impl Definition {
 
     /// A task of this job, without its parents.
     pub fn task(&self, key: &JobKey, origin: Origin, due_at: Millis, filled: &Filled) -> TaskSpec {
-        let template = &self.template;
-        let params = filled.params.clone().unwrap_or_else(|| template.params.clone().into_bytes());
-        let expires = |ms: u64| due_at.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX));
-        TaskSpec {
-            caller: key.caller.clone(),
-            access_key: String::new(),
-            handler: template.handler.clone(),
-            params,
-            origin,
-            priority: template.priority,
-            labels: template.labels.clone(),
-            routing_key: template.routing_key.clone(),
-            zone: template.zone.clone(),
-            strategy: template.strategy.clone(),
-            business_key: filled.business_key.clone().or_else(|| template.business_key.clone()),
-            dedupe_key: None,
-            retry: template.retry.clone(),
-            timeout_ms: template.timeout_ms,
-            expire_at: template.expire_after_ms.map(expires),
-            shard_total: template.shard_total,
-            depends_on: Vec::new(),
-            callback_url: template.callback_url.clone(),
-            estimated_duration_ms: template.estimated_duration_ms,
-        }
+        self.template.task(&key.caller, origin, due_at, filled)
     }
 }
 
 impl Template {
-    fn is_within_bounds(&self) -> bool {
+    /// A task made of it, without its parents.
+    pub fn task(&self, caller: &CallerId, origin: Origin, due_at: Millis, filled: &Filled) -> TaskSpec {
+        let params = filled.params.clone().unwrap_or_else(|| self.params.clone().into_bytes());
+        let expires = |ms: u64| due_at.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX));
+        TaskSpec {
+            caller: caller.clone(),
+            access_key: String::new(),
+            handler: self.handler.clone(),
+            params,
+            origin,
+            priority: self.priority,
+            labels: self.labels.clone(),
+            routing_key: self.routing_key.clone(),
+            zone: self.zone.clone(),
+            strategy: self.strategy.clone(),
+            business_key: filled.business_key.clone().or_else(|| self.business_key.clone()),
+            dedupe_key: None,
+            retry: self.retry.clone(),
+            timeout_ms: self.timeout_ms,
+            expire_at: self.expire_after_ms.map(expires),
+            shard_total: self.shard_total,
+            depends_on: Vec::new(),
+            callback_url: self.callback_url.clone(),
+            estimated_duration_ms: self.estimated_duration_ms,
+        }
+    }
+
+    pub(crate) fn is_within_bounds(&self) -> bool {
         let fields = [&self.routing_key, &self.zone, &self.business_key, &self.callback_url];
         let label = |(key, value): (&String, &String)| check_name(key).is_ok() && value.len() <= NAME_LIMIT;
         check_name(&self.handler).is_ok()

@@ -284,8 +284,10 @@ macro_rules! key_codec {
     };
 }
 
+mod graph;
 mod job;
 
+pub use graph::WorkKey;
 pub use job::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey};
 
 key_codec!(TaskId, |k, w| w.task(*k), |r| r.task()?);

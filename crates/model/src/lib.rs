@@ -19,6 +19,7 @@ pub mod command;
 pub mod digest;
 pub mod event;
 pub mod executor;
+pub mod graph;
 pub mod id;
 pub mod job;
 pub mod key;

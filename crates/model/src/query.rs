@@ -1,10 +1,12 @@
 //! Reads over the tables, by index. Nothing here scans a table; each page is bounded by its caller.
 
+mod graph;
 mod job;
 
+pub use graph::{first_waiter, graph, graph_work, job_flow, run, shard_plan, stopped_steps};
 pub use job::{
-    JobView, backfill, backfills, calendar, calendars_of, due_jobs, history, job, jobs, jobs_of,
-    open_tasks_of, spreading, users_of, wanted_jobs,
+    JobView, backfill, backfills, calendar, calendars_of, due_jobs, due_jobs_from, history, job, jobs,
+    jobs_of, open_tasks_of, spreading, users_of, wanted_jobs,
 };
 
 use crate::apply::Meta;

@@ -26,8 +26,12 @@ macro_rules! table {
     };
 }
 
+mod graph;
 mod job;
 
+pub use graph::{
+    GraphWorkTable, JobFlowTable, NodeTable, RunFlowTable, RunStepTable, RunTable, ShardPlanTable, WaitsTable,
+};
 pub use job::{
     BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobHistoryTable, JobNextTable,
     JobStateTable, JobTable, JobTasksTable, JobWantedTable, TaskJobTable,

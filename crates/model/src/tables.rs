@@ -74,11 +74,27 @@ pub enum TableId {
     CalendarSpread = 27,
     /// Backfills under way: (caller, job).
     Backfill = 28,
+    /// How the shards of a task hang together: [`crate::graph::ShardPlan`] by task id.
+    ShardPlan = 40,
+    /// A task's place in graphs: [`crate::graph::Node`] by task id.
+    Node = 41,
+    /// Children that wait, by parent: (parent task, child task).
+    Waits = 42,
+    /// What a leader goes on with in graphs: (kind, task).
+    GraphWork = 43,
+    /// What a job says beyond its definition: [`crate::graph::JobFlow`] by (caller, job).
+    JobFlow = 44,
+    /// Where a run of a workflow stands: [`crate::graph::RunRow`] by task id.
+    Run = 45,
+    /// What the steps of a run are made of: [`crate::graph::RunFlow`] by task id.
+    RunFlow = 46,
+    /// The steps of a run: (run, place).
+    RunStep = 47,
 }
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 28] = [
+    pub const ALL: [TableId; 36] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -107,6 +123,14 @@ impl TableId {
         TableId::CalendarUse,
         TableId::CalendarSpread,
         TableId::Backfill,
+        TableId::ShardPlan,
+        TableId::Node,
+        TableId::Waits,
+        TableId::GraphWork,
+        TableId::JobFlow,
+        TableId::Run,
+        TableId::RunFlow,
+        TableId::RunStep,
     ];
 }
 

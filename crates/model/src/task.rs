@@ -181,6 +181,17 @@ pub enum Origin {
         /// The scheduled instant.
         scheduled_at: Millis,
     },
+    /// A step of a workflow.
+    Step {
+        /// The job.
+        job: String,
+        /// The instant that its run stands for.
+        scheduled_at: Millis,
+        /// The run.
+        run: TaskId,
+        /// The step's name.
+        step: String,
+    },
 }
 
 impl Origin {
@@ -189,7 +200,8 @@ impl Origin {
         match self {
             Origin::Fire { job, scheduled_at }
             | Origin::Run { job, scheduled_at }
-            | Origin::Backfill { job, scheduled_at } => Some((job, *scheduled_at)),
+            | Origin::Backfill { job, scheduled_at }
+            | Origin::Step { job, scheduled_at, .. } => Some((job, *scheduled_at)),
             Origin::Submission | Origin::RetryOf(_) => None,
         }
     }
@@ -478,6 +490,15 @@ impl Shard {
     /// The attempt whose lease is in force.
     pub fn open_attempt(&self) -> Option<&Attempt> {
         self.attempts.last().filter(|attempt| attempt.outcome.is_none())
+    }
+
+    /// Makes room in the record for one more attempt: refusals go first, they tell least.
+    pub(crate) fn make_room(&mut self) {
+        if self.attempts.len() < ATTEMPT_LIMIT {
+            return;
+        }
+        let refused = self.attempts.iter().position(|attempt| attempt.outcome == Some(Outcome::Refused));
+        self.attempts.remove(refused.unwrap_or(0));
     }
 }
 

@@ -746,3 +746,21 @@ fn five_triggers_at_one_instant_leave_one_task_under_skip_and_two_under_queue() 
     }
     assert_eq!(open.len(), 2, "one runs and one waits, however long there is no executor");
 }
+
+#[test]
+fn a_preview_over_centuries_of_excluded_days_ends() {
+    // Every year but each ninth is excluded: some 3,000 days are passed over for each day that fires.
+    let ranges = (2_027..9_000)
+        .filter(|year| year % 9 != 0)
+        .map(|year| (format!("{year}-01-02"), format!("{year}-12-31")));
+    let parts = CalendarParts { ranges: ranges.collect(), ..CalendarParts::default() };
+    let calendar = Calendar::new(&parts).unwrap();
+    let cron = Cron::new("0 0 2 1 *", "UTC", Dst::default(), DayRule::Or, 0).unwrap();
+    let rare = Trigger::new(Kind::Cron(cron), Limits::default()).unwrap();
+    let cron = Cron::new("0 0 2-31 * *", "UTC", Dst::default(), DayRule::Or, 0).unwrap();
+    let daily = Trigger::new(Kind::Cron(cron), Limits::default()).unwrap();
+    let schedule = Schedule::new("j", &[rare, daily], &[calendar]).unwrap();
+    let preview = schedule.preview(&Progress::default(), at("2027-01-02T00:00:00Z"), 100_000);
+    assert!(preview.truncated && !preview.fires.is_empty());
+    assert!(preview.fires.len() < 30_000, "{} fires", preview.fires.len());
+}

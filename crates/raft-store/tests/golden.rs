@@ -5,6 +5,8 @@
 //! its own. `ORLOJ_BLESS=1 cargo test -p orloj-raft-store --test golden` writes lines for what is new, and
 //! fails as long as a line that was there before would change.
 
+#[path = "golden/graph.rs"]
+mod graph;
 #[path = "golden/job.rs"]
 mod job;
 
@@ -173,6 +175,7 @@ fn the_bytes_of_commands_rows_and_keys_never_change() {
     rows(&mut golden);
     keys(&mut golden);
     job::add(&mut golden);
+    graph::add(&mut golden);
     golden.compare();
 }
 

@@ -17,8 +17,11 @@
 
 mod clocks;
 mod executors;
+mod jobs;
 mod leases;
+mod limits;
 mod plan;
+mod sharded;
 mod strays;
 mod timers;
 
@@ -30,6 +33,7 @@ use std::sync::Arc;
 
 use orloj_model::Command;
 use orloj_model::id::{ExecutorId, Fence, Incarnation, Millis, Round, TaskId};
+use orloj_model::job::JobKey;
 use orloj_model::key::ShardKey;
 use orloj_model::task::{DueClock, TaskSpec};
 use orloj_wire::protocol::CancelReason;
@@ -42,7 +46,11 @@ use crate::wheel::{TimerId, Wheel};
 use clocks::Clocks;
 pub(crate) use executors::chance;
 pub(crate) use executors::{Exec, Liveness};
+use jobs::Jobs;
+pub(crate) use jobs::{After, Duty};
 pub(crate) use leases::attempt_ref;
+use limits::Limits;
+use sharded::Sharded;
 
 /// The instant of an input, by every clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,15 +82,19 @@ pub(crate) enum Step {
     Cancel { executor: ExecutorId, reason: CancelReason, leases: Vec<Lease> },
     /// Announce the round to an executor.
     Announce { executor: ExecutorId },
+    /// Do these for jobs, in order.
+    Jobs(Vec<Duty>),
 }
 
 /// What sits in the wheel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Timer {
     /// A shard becomes due.
     Due { shard: ShardKey, at: Millis, clock: DueClock },
     /// A task must have started.
     Expire { task: TaskId, at: Millis },
+    /// A job fires.
+    Job { job: Arc<JobKey>, at: Millis },
 }
 
 /// A due shard, read from the tables.
@@ -96,6 +108,10 @@ pub(crate) struct Candidate {
     /// It is in the ready index already.
     pub ready: bool,
     pub spec: Arc<TaskSpec>,
+    /// Who had its last attempt, which came to nothing: another one is tried first.
+    pub last: Option<ExecutorId>,
+    /// It is of a broadcast: until that has its shards, or pinned to the executor that this shard is for.
+    pub broadcast: bool,
 }
 
 /// Where the leader has a shard in hand.
@@ -149,6 +165,8 @@ pub(crate) struct Counts {
     pub waiting: usize,
     pub granting: usize,
     pub held: usize,
+    pub job_timers: usize,
+    pub jobs_waiting: usize,
     pub clock_steps: u64,
     pub wall_offset_ms: i64,
 }
@@ -174,6 +192,8 @@ pub(crate) struct Core {
     /// Waiting shards that are still in the due index, oldest first.
     unready: VecDeque<(ShardKey, u64)>,
     fleet: Fleet,
+    sharded: Sharded,
+    limits: Limits,
     executors: BTreeMap<ExecutorId, Exec>,
     /// Grants that have been proposed and not answered.
     granting: usize,
@@ -184,6 +204,7 @@ pub(crate) struct Core {
     no_grants_before: u64,
     /// Grows with every placement; input of the round-robin strategy.
     placements: u64,
+    jobs: Jobs,
     /// Commands that were refused for lack of room and shall be proposed again.
     again: Vec<Command>,
     steps: Vec<Step>,
@@ -194,6 +215,7 @@ impl Core {
     pub(crate) fn new(options: Options, round: Round, now: Now) -> Self {
         let mut wheel = Wheel::new(options.tick_ms);
         wheel.advance(now.mono_ms, 0, &mut Vec::new());
+        let limits = Limits::new(options.max_running.clone());
         Core {
             wheel,
             round,
@@ -208,12 +230,15 @@ impl Core {
             waiting: WaitingRoom::new(),
             unready: VecDeque::new(),
             fleet: Fleet::new(),
+            sharded: Sharded::default(),
+            limits,
             executors: BTreeMap::new(),
             granting: 0,
             held: 0,
             early_cancels: HashSet::new(),
             no_grants_before: 0,
             placements: 0,
+            jobs: Jobs::default(),
             again: Vec::new(),
             steps: Vec::new(),
         }
@@ -227,10 +252,12 @@ impl Core {
     /// Figures for the probe and the metrics.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
-            timed: self.wheel.len(),
-            waiting: self.waiting.len(),
+            timed: self.wheel.len() - self.job_timers(),
+            waiting: self.waiting.len() + self.limits.parked(),
             granting: self.granting,
             held: self.held,
+            job_timers: self.job_timers(),
+            jobs_waiting: self.jobs_waiting(),
             clock_steps: self.clocks.steps(),
             wall_offset_ms: self.clocks.wall_offset_ms(),
         }
@@ -244,15 +271,22 @@ impl Core {
                 self.wheel.cancel(*timer);
             }
             Tracked::Due => {}
-            Tracked::Waiting(_) => {
+            Tracked::Waiting(candidate) => {
                 self.waiting.remove(&shard);
+                self.limits.gone(shard, &candidate.spec);
             }
             Tracked::Granting { executor, .. } => {
                 self.granting -= 1;
                 self.fleet.give_back(*executor);
+                self.sharded.left(shard, *executor);
+                self.limits.left(shard);
             }
             Tracked::Held(held) => {
                 self.held -= 1;
+                self.limits.left(shard);
+                if let Some(slot) = self.fleet.find(&held.executor) {
+                    self.sharded.left(shard, slot);
+                }
                 if let Some(exec) = self.executors.get_mut(&held.executor) {
                     exec.forget(held.lease, &mut self.fleet);
                 }

@@ -44,7 +44,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Probe {
-    /// Timers in the wheel.
+    /// Timers of tasks in the wheel.
     pub wheel_size: usize,
     /// Milliseconds until the earliest timer; negative when it is overdue.
     pub oldest_due_timer_ms: Option<i64>,
@@ -56,6 +56,10 @@ pub struct Probe {
     pub granting: usize,
     /// Leases in force.
     pub running: usize,
+    /// Timers of jobs in the wheel.
+    pub job_timers: usize,
+    /// Jobs whose fire is overdue, or whose next one is to be computed.
+    pub jobs_waiting: usize,
     /// How far the wall clock has been stepped since this leader began, in milliseconds.
     pub wall_offset_ms: i64,
     /// How often it was stepped.

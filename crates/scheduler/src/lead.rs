@@ -5,6 +5,9 @@
 //! dropped as they stand: fences and rounds make that safe.
 
 mod fresh;
+mod graph;
+mod jobs;
+mod live;
 mod rows;
 mod work;
 
@@ -13,6 +16,7 @@ use std::time::Duration;
 
 use orloj_model::id::{ExecutorId, Round};
 use orloj_model::mutant::{Mutant, is_on};
+use orloj_model::random::Random;
 use orloj_model::time::ClusterClock;
 use orloj_model::{Command, Event, Reply, query};
 use orloj_raft_store::{AppliedEvents, ProposeError, Store};
@@ -22,12 +26,13 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
 use crate::core::{Core, Liveness, Now};
-use crate::handle::{LiveExecutor, Probe, Request, Snapshot, state_name};
+use crate::handle::{Probe, Request, Snapshot};
 use crate::link::ExecutorLink;
 use crate::metrics::Metrics;
 use crate::options::Options;
 
 use fresh::FreshTasks;
+use graph::GraphWork;
 use work::Done;
 
 /// How often the loop looks after executors and clocks when nothing else wakes it.
@@ -44,6 +49,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) link: Arc<dyn ExecutorLink>,
     pub(crate) clock: ClusterClock,
+    pub(crate) random: Arc<dyn Random>,
     pub(crate) options: Options,
     pub(crate) serving: watch::Sender<Option<Round>>,
     pub(crate) snapshot: watch::Sender<Snapshot>,
@@ -120,6 +126,7 @@ struct Leader<'a> {
     /// proposals by their own limit.
     finished: mpsc::UnboundedSender<Done>,
     fresh: FreshTasks,
+    graph: GraphWork,
     /// A majority is being asked whether it still follows.
     confirming: bool,
     last_turn_ms: u64,
@@ -164,6 +171,7 @@ impl<'a> Leader<'a> {
             done,
             finished,
             fresh: FreshTasks::default(),
+            graph: GraphWork::default(),
             confirming: false,
             last_turn_ms: now.mono_ms,
             next_tending: tokio::time::Instant::now(),
@@ -182,8 +190,11 @@ impl<'a> Leader<'a> {
         loop {
             let page = query::running(&view, after.as_ref(), PAGE)?;
             for (key, row) in &page {
-                let (timeout_ms, cancel) = rows::of_lease(&view, key.shard)?;
-                self.core.inherit(key, row, timeout_ms, cancel);
+                let (spec, cancel) = rows::of_lease(&view, key.shard)?;
+                self.core.inherit(key, row, spec.as_ref().and_then(|spec| spec.timeout_ms), cancel);
+                if let Some(spec) = spec {
+                    self.core.count_inherited(key.shard, &spec);
+                }
             }
             match page.into_iter().next_back() {
                 Some((key, _)) => after = Some(key),
@@ -191,12 +202,12 @@ impl<'a> Leader<'a> {
             }
         }
         self.core.lose_orphans();
-        let mut after = None;
+        let (mut after, mut specs) = (None, rows::Specs::default());
         loop {
             let page = query::ready(&view, after, PAGE)?;
             for key in &page {
-                if let Some(candidate) = rows::candidate(&view, key.shard)? {
-                    self.core.ready(candidate, now);
+                if let Some(candidate) = rows::candidate(&view, key.shard, &mut specs)? {
+                    self.ready(&view, candidate, now)?;
                 }
             }
             match page.last() {
@@ -204,6 +215,8 @@ impl<'a> Leader<'a> {
                 None => break,
             }
         }
+        self.load_duties(now)?;
+        self.load_graph_work()?;
         self.load_window(now)
     }
 
@@ -217,7 +230,7 @@ impl<'a> Leader<'a> {
         let expiring = rows::expiring_between(&view, from, until, PAGE)?;
         debug!(due = due.len(), expiring = expiring.len(), "window loaded");
         self.core.load_window(until, &due, &expiring, now);
-        Ok(())
+        self.load_jobs((from, until), now)
     }
 
     /// Waits for something to happen, takes in everything that has, decides, and sends off what was decided.
@@ -265,14 +278,14 @@ impl<'a> Leader<'a> {
         self.load_window(now)?;
         let due = self.core.next_due(now);
         if !due.is_empty() {
-            let view = self.shared.store.view();
+            let (view, mut specs) = (self.shared.store.view(), rows::Specs::default());
             for shard in due {
                 let candidate = match self.fresh.candidate(shard) {
                     Some(candidate) => Some(candidate),
-                    None => rows::candidate(&view, shard)?,
+                    None => rows::candidate(&view, shard, &mut specs)?,
                 };
                 match candidate {
-                    Some(candidate) => self.core.ready(candidate, now),
+                    Some(candidate) => self.ready(&view, candidate, now)?,
                     None => self.core.not_waiting(shard),
                 }
             }
@@ -285,6 +298,8 @@ impl<'a> Leader<'a> {
             let (probe, live) = (self.probe(now), self.live(now));
             self.shared.snapshot.send_replace(Snapshot { probe, live });
         }
+        self.core.plan_jobs();
+        self.go_on_with_graphs()?;
         self.core.plan(now);
         self.core.send(now);
         for step in self.core.take_steps() {
@@ -341,7 +356,13 @@ impl<'a> Leader<'a> {
             Event::Submitted { task, due_at, spec } if self.core.is_near(*due_at) => {
                 self.fresh.add(*task, *due_at, spec);
             }
+            Event::GraphWaits { work } => self.graph.add(*work),
             event => {
+                if let Event::JobChanged { job, .. } = event
+                    && self.core.knows_limit(job)
+                {
+                    self.core.limit_job(job, rows::limit_of(&self.shared.store.view(), job)?);
+                }
                 if let Event::TaskChanged { task, status, .. } = event
                     && status.is_terminal()
                 {
@@ -383,9 +404,10 @@ impl<'a> Leader<'a> {
         let set = |gauge: &prometheus_client::metrics::gauge::Gauge<i64, _>, value: usize| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        set(&self.shared.metrics.wheel, counts.timed);
+        set(&self.shared.metrics.wheel, counts.timed + counts.job_timers);
         set(&self.shared.metrics.waiting, counts.waiting);
         set(&self.shared.metrics.running, counts.held);
+        set(&self.shared.metrics.jobs_waiting, counts.jobs_waiting);
         let alive = self.core.executors().filter(|exec| exec.liveness() == Liveness::Alive);
         set(&self.shared.metrics.executors, alive.count());
     }
@@ -401,36 +423,11 @@ impl<'a> Leader<'a> {
             oldest_waiting_ms: self.core.oldest_waiting().map(|since| now.cluster_ms - since),
             granting: counts.granting,
             running: counts.held,
+            job_timers: counts.job_timers,
+            jobs_waiting: counts.jobs_waiting,
             wall_offset_ms: counts.wall_offset_ms,
             clock_steps: counts.clock_steps,
         }
-    }
-
-    fn live(&self, now: Now) -> Vec<LiveExecutor> {
-        let mut live: Vec<_> = self
-            .core
-            .executors()
-            .map(|exec| {
-                let (row, last) = (exec.row(), exec.last_heartbeat());
-                LiveExecutor {
-                    id: exec.id().to_string(),
-                    incarnation: exec.incarnation(),
-                    address: exec.address().to_owned(),
-                    state: state_name(row.state, exec.liveness() != Liveness::Alive),
-                    handlers: row.registration.handlers.clone(),
-                    slots: row.registration.slots,
-                    running: exec.held(),
-                    free_slots: last.map(|beat| beat.free_slots),
-                    queued: last.map(|beat| beat.queued),
-                    cpu_pct: last.map(|beat| beat.cpu_pct),
-                    last_heard_ms: now.mono_ms.saturating_sub(exec.heard_at()),
-                    zone: row.registration.zone.clone(),
-                    version: row.registration.version.clone(),
-                }
-            })
-            .collect();
-        live.sort_by(|a, b| a.id.cmp(&b.id));
-        live
     }
 }
 

@@ -21,6 +21,7 @@ pub mod link;
 pub mod metrics;
 pub mod options;
 pub mod placement;
+pub mod results;
 pub mod ring;
 mod service;
 pub mod waiting;

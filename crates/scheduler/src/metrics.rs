@@ -18,6 +18,9 @@ pub struct Metrics {
     pub(crate) waiting: Gauge<i64, AtomicI64>,
     pub(crate) running: Gauge<i64, AtomicI64>,
     pub(crate) executors: Gauge<i64, AtomicI64>,
+    pub(crate) jobs_waiting: Gauge<i64, AtomicI64>,
+    pub(crate) fires: Counter<u64, AtomicU64>,
+    pub(crate) fire_skips: Counter<u64, AtomicU64>,
     pub(crate) granted: Counter<u64, AtomicU64>,
     pub(crate) refused: Counter<u64, AtomicU64>,
     pub(crate) lost: Counter<u64, AtomicU64>,
@@ -38,6 +41,9 @@ impl Metrics {
             waiting: Gauge::default(),
             running: Gauge::default(),
             executors: Gauge::default(),
+            jobs_waiting: Gauge::default(),
+            fires: Counter::default(),
+            fire_skips: Counter::default(),
             granted: Counter::default(),
             refused: Counter::default(),
             lost: Counter::default(),
@@ -54,6 +60,9 @@ impl Metrics {
         own.register("waiting_shards", "Shards that wait for a slot", metrics.waiting.clone());
         own.register("running_shards", "Leases in force", metrics.running.clone());
         own.register("executors_online", "Executors that take work", metrics.executors.clone());
+        own.register("jobs_waiting", "Jobs that are about to be looked at", metrics.jobs_waiting.clone());
+        own.register("fires", "Tasks that jobs made by triggers", metrics.fires.clone());
+        own.register("fire_skips", "Times that instants of jobs were skipped", metrics.fire_skips.clone());
         own.register("grants", "Leases granted", metrics.granted.clone());
         own.register("refusals", "Attempts that executors refused", metrics.refused.clone());
         own.register("losses", "Attempts lost with their executor", metrics.lost.clone());
@@ -80,7 +89,7 @@ impl Metrics {
     }
 
     pub(crate) fn idle(&self) {
-        for gauge in [&self.wheel, &self.waiting, &self.running, &self.executors] {
+        for gauge in [&self.wheel, &self.waiting, &self.running, &self.executors, &self.jobs_waiting] {
             gauge.set(0);
         }
     }

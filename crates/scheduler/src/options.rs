@@ -1,5 +1,8 @@
 //! What an operator can set about scheduling.
 
+use std::collections::BTreeMap;
+
+use orloj_model::id::CallerId;
 use serde::{Deserialize, Serialize};
 
 use crate::wheel::{DEFAULT_TICK_MS, MAX_TICK_MS, MIN_TICK_MS};
@@ -25,6 +28,10 @@ pub struct Options {
     /// How long past its timeout an attempt may run before the leader asks its executor to stop it, and how
     /// long after that before the leader declares it timed out, in milliseconds. Default 5,000.
     pub timeout_grace_ms: u64,
+    /// How many tasks of a caller may run at a time; a caller that is not here has no such limit. From the secrets
+    /// file, where callers stand.
+    #[serde(skip)]
+    pub max_running: BTreeMap<CallerId, u32>,
 }
 
 impl Default for Options {
@@ -37,6 +44,7 @@ impl Default for Options {
             suspect_after: 3,
             offline_after: 4,
             timeout_grace_ms: 5_000,
+            max_running: BTreeMap::new(),
         }
     }
 }

@@ -248,6 +248,11 @@ impl Fleet {
         self.alter(idx, |load| load.open = open);
     }
 
+    /// Whether an executor takes work.
+    pub fn is_open(&self, idx: ExecutorIdx) -> bool {
+        self.loads[idx.at()].open
+    }
+
     /// How many attempts an executor holds, where that is known better than by counting.
     pub fn set_held(&mut self, idx: ExecutorIdx, held: u32) {
         self.alter(idx, |load| load.held = held);

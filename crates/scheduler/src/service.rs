@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use orloj_model::random::Random;
 use orloj_model::time::ClusterClock;
 use orloj_raft_store::Store;
 use tokio::sync::{mpsc, watch};
@@ -34,6 +35,7 @@ impl Service {
         store: Store,
         link: Arc<dyn ExecutorLink>,
         clock: ClusterClock,
+        random: Arc<dyn Random>,
         options: Options,
         metrics: Metrics,
     ) -> Self {
@@ -48,7 +50,7 @@ impl Service {
             snapshot: watch_snapshot,
             metrics: metrics.clone(),
         };
-        let shared = Shared { store, link, clock, options, serving, snapshot, metrics };
+        let shared = Shared { store, link, clock, random, options, serving, snapshot, metrics };
         Service { shared, requests, handle: Scheduler { inner: Arc::new(inner) } }
     }
 

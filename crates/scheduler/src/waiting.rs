@@ -45,7 +45,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    fn turn(&self) -> Turn {
+    pub(crate) fn turn(&self) -> Turn {
         let head_start = i64::from(self.priority) * AGE_STEP_MS;
         Turn { at: self.since.saturating_sub(head_start), shard: self.shard }
     }
@@ -65,11 +65,11 @@ pub enum Answer {
 
 /// A shard's place in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+pub(crate) struct Turn {
     /// When it became ready, less its head start.
     at: Millis,
     /// Makes the turn unique.
-    shard: ShardKey,
+    pub(crate) shard: ShardKey,
 }
 
 /// What waits in one class.

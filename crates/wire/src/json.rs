@@ -55,6 +55,14 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 }
 
+/// A list of values that are each written as an object.
+pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let items = Vec::<Object<T>>::deserialize(deserializer)?;
+    Ok(items.into_iter().map(|Object(item)| item).collect())
+}
+
 /// Refuses a text that nests deeper than [`DEPTH_LIMIT`], before anything is built from it.
 fn check_depth(text: &[u8]) -> Result<(), FieldError> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

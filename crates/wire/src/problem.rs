@@ -109,6 +109,22 @@ codes! {
     CommitUnknown = "commit_unknown", 503, "It is not known whether the change was committed";
     /// This replica is starting or stopping.
     NotReady = "not_ready", 503, "This replica is not ready";
+    /// No such job, or another caller's.
+    JobNotFound = "job_not_found", 404, "There is no such job";
+    /// No such calendar, or another caller's.
+    CalendarNotFound = "calendar_not_found", 404, "There is no such calendar";
+    /// No backfill of the job is under way.
+    BackfillNotFound = "backfill_not_found", 404, "No backfill of this job is under way";
+    /// The id of a new job is taken.
+    JobExists = "job_exists", 409, "There is such a job already";
+    /// The job or the calendar is at another version than the request says.
+    VersionConflict = "version_conflict", 409, "The version has moved on";
+    /// Jobs use the calendar.
+    CalendarInUse = "calendar_in_use", 409, "Jobs use the calendar";
+    /// Earlier tasks of the job are open, and its overlap policy makes no other one.
+    OverlapSkipped = "overlap_skipped", 409, "Earlier tasks of the job are still open";
+    /// A backfill of the job is under way.
+    BackfillRunning = "backfill_running", 409, "A backfill of this job is under way";
 }
 
 impl Code {
@@ -125,12 +141,21 @@ pub struct FieldError {
     pub pointer: String,
     /// What is wrong with it, with the value.
     pub message: String,
+    /// Of a text with a grammar: the first wrong character, counted in characters from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<usize>,
 }
 
 impl FieldError {
     /// A fault at `pointer`.
     pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        FieldError { pointer: pointer.into(), message: message.into() }
+        FieldError { pointer: pointer.into(), message: message.into(), position: None }
+    }
+
+    /// The same fault, pointing at a character of the value.
+    pub fn at(mut self, position: usize) -> Self {
+        self.position = Some(position);
+        self
     }
 }
 

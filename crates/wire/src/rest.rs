@@ -5,9 +5,15 @@
 //! not know. The headers that the API adds to HTTP's own are named here too.
 
 mod batch;
+mod depends;
+mod graph;
+pub mod job;
 pub mod preview;
+pub mod reference;
+pub mod step;
 mod submit;
 pub mod trigger;
+pub mod words;
 
 use std::collections::BTreeMap;
 
@@ -16,9 +22,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use batch::{BATCH_BODY_LIMIT, BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
+pub use depends::{DEPENDS_LIMIT, OnShardFailure, Parent};
+pub use graph::{GRAPH_LIMIT, GraphEdge, GraphNode, TaskGraph};
+pub use step::{StepNeed, StepSpec};
 pub use submit::{
-    BackoffMs, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS, PARAMS_LIMIT, Retry,
-    Strategy, Submit, TEXT_LIMIT,
+    BackoffMs, DEFAULT_PRIORITY, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS,
+    PARAMS_LIMIT, Retry, Strategy, Submit, TEXT_LIMIT,
 };
 
 use crate::time::Time;
@@ -30,8 +39,10 @@ pub const REPLAYED_HEADER: &str = "idempotency-replayed";
 /// Names one request in answers and logs.
 pub const REQUEST_ID_HEADER: &str = "x-request-id";
 
-/// The largest request body, in bytes, of any call but a batch ([`BATCH_BODY_LIMIT`]).
+/// The largest request body, in bytes, of any call but a batch ([`BATCH_BODY_LIMIT`]) and a job ([`JOB_BODY_LIMIT`]).
 pub const BODY_LIMIT: usize = 256 * 1024;
+/// The largest body, in bytes, that says what a job is.
+pub const JOB_BODY_LIMIT: usize = 1024 * 1024;
 /// The longest that a long poll waits, in ms.
 pub const MAX_WAIT_MS: u64 = 30_000;
 /// The largest page of a list.
@@ -184,10 +195,22 @@ pub struct Task {
     pub shards_succeeded: u16,
     /// Shards that run now.
     pub shards_running: u16,
+    /// Shards that failed for good.
+    #[serde(default)]
+    pub shards_failed: u16,
+    /// Tasks that must end first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<DependsOn>,
+    /// Of a step of a workflow: the task that stands for the run of the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Of a step of a workflow: its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// The parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Value>,
-    /// The handler's last word on how far it is (of the first shard).
+    /// The handler's last word on how far it is; of several shards how far they are together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
     /// Bytes of checkpoint saved.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{
-    AttemptAt, AttemptRow, CancelRecv, Event, FinalTable, FinalTask, Finish, Grant, Recv, ReportAcked,
-    Submit, What,
+    AttemptAt, AttemptRow, CancelRecv, Event, FinalTable, FinalTask, Finish, Grant, JobPut, Recv,
+    ReportAcked, Submit, What,
 };
 use crate::history::{History, Operation};
 
@@ -59,6 +59,8 @@ pub struct Life<'a> {
     pub submits: Vec<Operation<'a>>,
     /// Cancels that were asked for.
     pub cancels: Vec<Operation<'a>>,
+    /// The job that made it, where one did.
+    pub job: Option<&'a JobPut>,
     /// Its attempts by shard and number.
     pub tries: BTreeMap<(u16, u32), Try<'a>>,
     /// Its record in each table at the end.
@@ -68,10 +70,11 @@ pub struct Life<'a> {
 impl<'a> Life<'a> {
     /// What was asked for, where the harness knows it.
     pub fn request(&self) -> Option<&'a Submit> {
-        self.submits.iter().find_map(|operation| match &operation.invoke.what {
+        let submitted = self.submits.iter().find_map(|operation| match &operation.invoke.what {
             What::Submit(submit) => Some(submit),
             _ => None,
-        })
+        });
+        submitted.or(self.job.map(|job| &job.task))
     }
 
     /// When it was first asked for, in ns.
@@ -113,6 +116,7 @@ impl<'a> Tasks<'a> {
         for event in history.events() {
             tasks.take(event, &mut labels);
         }
+        tasks.take_jobs(history);
         for operation in history.operations() {
             tasks.take_operation(operation, &labels);
         }
@@ -148,6 +152,27 @@ impl<'a> Tasks<'a> {
             }
             What::FinalTable(table) => self.tables.push((event, table)),
             _ => {}
+        }
+    }
+
+    /// What is known of the tasks of jobs: each names its job when it is pushed, and its job names it at the end.
+    fn take_jobs(&mut self, history: &'a History) {
+        let mut jobs: BTreeMap<&str, &JobPut> = BTreeMap::new();
+        for event in history.events() {
+            match &event.what {
+                What::JobPut(put) => {
+                    jobs.insert(&put.job, put);
+                }
+                What::Recv(Recv { job: Some(job), grant, .. }) => {
+                    self.by_id.entry(&grant.task).or_default().job = jobs.get(job.as_str()).copied();
+                }
+                What::FinalJob(last) => {
+                    for row in &last.fired {
+                        self.by_id.entry(&row.task).or_default().job = jobs.get(last.job.as_str()).copied();
+                    }
+                }
+                _ => {}
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod client;
 mod executor;
+mod job;
 mod replica;
 mod run;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::*;
 pub use executor::*;
+pub use job::*;
 pub use replica::*;
 pub use run::*;
 
@@ -135,4 +137,10 @@ pub enum What {
     FinalTask(FinalTask),
     /// The whole table of one replica has been read.
     FinalTable(FinalTable),
+    /// A job was created.
+    JobPut(JobPut),
+    /// A job fires no more.
+    JobStopped(JobStopped),
+    /// One job of the table of one replica at the end of the run.
+    FinalJob(FinalJob),
 }

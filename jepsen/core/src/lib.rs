@@ -16,6 +16,7 @@ pub mod history;
 pub mod leaders;
 pub mod spans;
 pub mod tables;
+pub mod targets;
 pub mod task_model;
 #[cfg(test)]
 mod testing;

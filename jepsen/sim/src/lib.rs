@@ -7,7 +7,7 @@
 //! * [`replica`] composes the product as its server does, [`machine`] starts, stops and crashes it; [`panics`]
 //!   tells of tasks that died.
 //! * [`mutants`] breaks the product on purpose, which proves the checkers.
-//! * [`nemesis`] hurts them, [`client`] and [`executors`] drive the harness's own agents.
+//! * [`nemesis`] hurts them, [`client`] and [`executors`] drive the harness's own agents, [`jobs`] fire meanwhile.
 //!
 //! What is not simulated: HTTP connections (routers are called in memory), RocksDB (the storage engine is another),
 //! plain files (identity, guard and snapshots survive every crash as they were written), threads, and the kernel.
@@ -21,6 +21,7 @@ pub mod entropy;
 pub mod executors;
 mod final_table;
 pub mod host;
+pub mod jobs;
 pub mod machine;
 pub mod mutants;
 pub mod nemesis;

@@ -29,7 +29,7 @@ use crate::place::Place;
 /// Whom callers sign for.
 pub const AUDIENCE: &str = "sim";
 /// The caller that all clients are.
-const CALLER: &str = "sim";
+pub const CALLER: &str = "sim";
 /// The clients' access key.
 pub const ACCESS_KEY: &str = "ak_sim";
 /// The clients' secret.
@@ -139,8 +139,8 @@ impl Process {
         let store = Store::open(setup.store.clone(), Arc::clone(&wire) as _, environment).await?;
         let mut registry = Registry::default();
         let metrics = orloj_scheduler::metrics::Metrics::register(&mut registry);
-        let service =
-            Service::new(store.clone(), Arc::clone(&wire) as _, cluster_clock, setup.scheduler, metrics);
+        let (link, random) = (Arc::clone(&wire) as _, Arc::new(SystemRandom));
+        let service = Service::new(store.clone(), link, cluster_clock, random, setup.scheduler, metrics);
         let scheduler = service.handle();
         let parts = Parts {
             options: orloj_api::Options {

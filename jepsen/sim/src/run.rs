@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::{Client, Load};
 use crate::final_table;
+use crate::jobs::{self, Jobs, SimJob, Wish};
 use crate::nemesis::Nemesis;
 use crate::panics;
 use crate::place::{CLIENTS, EXECUTORS, Place};
@@ -30,6 +31,10 @@ const TAIL_MS: u64 = 10_000;
 const REST_MS: u64 = 60_000;
 /// Everything is at rest when nothing has moved for so long, in ms.
 const STILL_MS: u64 = 300;
+/// Between two tries to put or to stop the jobs, in ms.
+const JOBS_PAUSE_MS: u64 = 500;
+/// The longest wait until the jobs are put, or stopped, in ms.
+const JOBS_MS: u64 = 20_000;
 /// The longest time of the last reads, in ms.
 const FINAL_MS: u64 = 20_000;
 
@@ -63,6 +68,7 @@ struct Run {
     world: World,
     nemesis: Nemesis,
     clients: Vec<Client>,
+    jobs: Vec<SimJob>,
 }
 
 impl Run {
@@ -73,13 +79,30 @@ impl Run {
         }
         let client = |number| Client::new(number, world.net.clone(), world.recorder.clone());
         let clients = (1..=CLIENTS).map(client).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut run = Run { nemesis: Nemesis::idle(plan), world, clients };
+        let mut run = Run { nemesis: Nemesis::idle(plan), world, clients, jobs: jobs::draw(plan.seed)? };
         let serves = |world: &World| {
             world.machines.iter().filter_map(|one| one.replica()).any(|one| one.scheduler.serving().is_some())
         };
         run.pass_until(BOOT_MS, serves)?;
         anyhow::ensure!(serves(&run.world), "the cluster did not boot");
+        run.have_jobs(Wish::Fire)?;
         Ok(run)
+    }
+
+    /// Has every job put, or stopped.
+    fn have_jobs(&mut self, wish: Wish) -> anyhow::Result<()> {
+        let jobs = Jobs::new(self.jobs.clone(), wish, self.world.recorder.clone());
+        let until = self.world.now_ms + JOBS_MS;
+        while !jobs.done() && self.world.now_ms < until {
+            let serves = |one: &crate::replica::Replica| one.scheduler.serving().is_some();
+            for machine in &self.world.machines {
+                if let Some(replica) = machine.replica().filter(serves) {
+                    machine.spawn(jobs.clone().work(replica));
+                }
+            }
+            self.pass_until(JOBS_PAUSE_MS, |_| jobs.done())?;
+        }
+        Ok(())
     }
 
     /// Lets one millisecond pass.
@@ -119,7 +142,7 @@ impl Run {
         self.pass_until(TAIL_MS, |_| false)?;
         stop.cancel();
         self.phase("quiesce");
-        Ok(())
+        self.have_jobs(Wish::Stop)
     }
 
     /// Waits until nothing is left to do.
@@ -144,6 +167,7 @@ impl Run {
             let Some(replica) = machine.replica() else { continue };
             expected += 1;
             machine.spawn(async move {
+                jobs::read(&replica, place, &recorder);
                 final_table::read(replica, place, &recorder).await;
                 *tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner) += 1;
             });

@@ -14,8 +14,10 @@ use crate::limit::Cost;
 use crate::route::{self, Access, Operation};
 
 /// Examples of ids in paths, by the name of the parameter.
-const IDS: [(&str, &str, &str); 3] = [
+const IDS: [(&str, &str, &str); 5] = [
     ("taskId", "tsk_AAECAwQFBgcICQoLDA0ODw", "The task."),
+    ("jobId", "nightly", "The job."),
+    ("calendarName", "holidays.de", "The calendar."),
     ("executorId", "executor-1", "The executor."),
     ("memberId", "4", "The replica."),
 ];

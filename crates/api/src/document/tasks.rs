@@ -3,7 +3,7 @@
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{
     Attempts, Cancelled, LogPiece, MAX_LOG_PIECE, MAX_PAGE, MAX_WAIT_MS, Submit, SubmitBatch, Submitted,
-    SubmittedBatch, Task, TaskPage,
+    SubmittedBatch, Task, TaskGraph, TaskPage,
 };
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const TASK: &str = "tsk_AAECAwQFBgcICQoLDA0ODw";
 
 /// The entries.
 pub(super) fn calls() -> Vec<Call> {
-    vec![submit(), batch(), list(), get(), cancel(), attempts(), logs()]
+    vec![submit(), batch(), list(), get(), cancel(), attempts(), logs(), graph()]
 }
 
 fn number(min: u64, max: u64) -> Value {
@@ -161,6 +161,24 @@ fn logs() -> Call {
         .refuses(&[Code::TaskNotFound, Code::NotFound, Code::TooManyWaiters])
 }
 
+fn graph() -> Call {
+    let node = |id: &str, status: &str| {
+        json!({
+            "taskId": id, "role": "task", "handler": "shell", "status": status, "createdAt": "2027-01-15T08:00:00.000Z",
+            "shardTotal": 1, "shardsSucceeded": 0, "shardsRunning": 0, "shardsFailed": 0,
+        })
+    };
+    let parent = "tsk_AQECAwQFBgcICQoLDA0ODw";
+    Call::new(TAG, "GET", "/openapi/v1/tasks/{taskId}/graph", "Show who waits for whom around a task")
+        .text("Of a run or one of its steps the whole run, of any other task all that it reaches, nearest first.")
+        .answers::<TaskGraph>(200, "The tasks and who waits for whom.", json!({
+            "taskId": TASK, "nodes": [node(TASK, "PENDING"), node(parent, "RUNNING")],
+            "edges": [{ "parent": parent, "child": TASK, "on": "success" }],
+            "truncated": false, "appliedIndex": 4711,
+        }))
+        .refuses(&[Code::TaskNotFound])
+}
+
 fn attempt() -> Value {
     json!({
         "shardIndex": 0, "attempt": 1, "executorId": "executor-1", "incarnation": 3, "round": 7, "fence": 4708,
@@ -177,7 +195,7 @@ fn task() -> Value {
         "finishedAt": "2027-01-15T08:01:00.031Z",
         "retry": { "maxRetries": 2, "backoffMs": [10_000, 30_000], "jitterPct": 10, "maxLost": 3 },
         "strategy": "ring", "businessKey": "report-2027-01-15", "shardTotal": 1, "shardsSucceeded": 1,
-        "shardsRunning": 0, "params": { "command": "echo hello" }, "result": { "exitCode": 0 }, "logTail": "hello\n",
+        "shardsRunning": 0, "shardsFailed": 0, "params": { "command": "echo hello" }, "result": { "exitCode": 0 }, "logTail": "hello\n",
         "attempts": [attempt()], "appliedIndex": 4711,
     })
 }

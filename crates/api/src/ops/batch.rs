@@ -4,6 +4,7 @@ use orloj_model::command::Idempotency;
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::{BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
 
+use super::graph::{self, Earlier};
 use super::{Call, submit};
 use crate::outcome::{Answer, Failure};
 
@@ -19,13 +20,24 @@ impl Call<'_> {
         let whole = self.idempotency();
         let mut commands = Vec::with_capacity(tasks.len());
         let mut refused = Vec::with_capacity(tasks.len());
+        let mut earlier: Vec<Earlier> = Vec::with_capacity(tasks.len());
         for (at, body) in tasks.into_iter().enumerate() {
-            match self.submission(body, None, whole.as_ref().map(|whole| of_item(whole, at))) {
+            let key = whole.as_ref().map(|whole| of_item(whole, at));
+            match self.submission(body, None, key, &earlier) {
                 Ok(command) => {
+                    let submit = graph::submit_of(&command);
+                    earlier.push(
+                        submit.map(|submit| {
+                            (submit.task, submit.idempotency.as_ref().map(|one| one.key.clone()))
+                        }),
+                    );
                     commands.push(command);
                     refused.push(None);
                 }
-                Err(failure) => refused.push(Some(failure)),
+                Err(failure) => {
+                    earlier.push(None);
+                    refused.push(Some(failure));
+                }
             }
         }
         let applied = match commands.is_empty() {

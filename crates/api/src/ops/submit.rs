@@ -9,21 +9,19 @@ use orloj_model::task::{Origin, RetryPolicy, Status, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
-use orloj_wire::random::Random;
-use orloj_wire::rest::{self, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
+use orloj_wire::rest::{self, DEFAULT_PRIORITY, PARAMS_LIMIT, REPLAYED_HEADER, Submitted};
 use orloj_wire::sign::sha256;
 use orloj_wire::time::Time;
 
+use super::graph::{self, Earlier};
 use super::{Call, unexpected};
 use crate::backend::handlers;
 use crate::outcome::{Answer, Failure};
 
-const DEFAULT_PRIORITY: u64 = 5;
-
 impl Call<'_> {
     pub(super) async fn submit(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
-        let command = self.submission(self.body()?, Some(self.claim()), self.idempotency())?;
+        let command = self.submission(self.body()?, Some(self.claim()), self.idempotency(), &[])?;
         if is_on(Mutant::AckBeforeCommit) {
             return Ok(self.answer_at_once(command));
         }
@@ -34,26 +32,30 @@ impl Call<'_> {
         Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })
     }
 
-    /// The command of a body that is acceptable.
+    /// The command of a body that is acceptable; `earlier` are those before it in its batch.
     pub(super) fn submission(
         &self,
         body: rest::Submit,
         claim: Option<Claim>,
         idempotency: Option<Idempotency>,
+        earlier: &[Earlier],
     ) -> Result<Command, Failure> {
         let caller = self.caller()?.clone();
         let due = due(&body);
         let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
+        let beyond = graph::beyond(&body, earlier);
         let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
             Ok(self.has_handler(handler)? || self.is_repeated(caller, key)?)
         })?;
-        let task = new_task_id(&*self.shared.random);
-        Ok(Command::Submit(Box::new(Submit { task, spec, due, claim, idempotency })))
+        let beyond = beyond.map_err(|faults| Failure::fields(Code::ValidationFailed, faults))?;
+        let spec = TaskSpec { depends_on: beyond.parents.clone(), ..spec };
+        let task = TaskId::draw(&*self.shared.random);
+        Ok(graph::command(Submit { task, spec, due, claim, idempotency }, beyond))
     }
 
     /// What a mutant answers: the submission goes its way, and nobody waits for what becomes of it.
     fn answer_at_once(&self, command: Command) -> Answer {
-        let Command::Submit(submit) = &command else { return Answer::empty(500) };
+        let Some(submit) = graph::submit_of(&command) else { return Answer::empty(500) };
         let now = Time(self.wall_ms());
         let body = Submitted {
             task_id: submit.task.to_string(),
@@ -95,7 +97,7 @@ impl Call<'_> {
 
     /// Whether an executor that has not left has this handler. What is remembered may be behind by an
     /// instant, so a handler that it does not have is looked for in the tables.
-    fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
+    pub(super) fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
         if self.shared.hub.known_handlers().is_some_and(|known| known.contains(handler)) {
             return Ok(true);
         }
@@ -129,13 +131,6 @@ pub(super) fn submitted(applied: Applied) -> Result<(Submitted, bool), Failure> 
     }
 }
 
-/// An id that cannot be guessed: 16 random bytes.
-fn new_task_id(random: &dyn Random) -> TaskId {
-    let mut bytes = [0; 16];
-    random.fill(&mut bytes);
-    TaskId(bytes)
-}
-
 fn due(body: &rest::Submit) -> DueTime {
     match body.run_at {
         Some(at) => DueTime::At(at.0),
@@ -144,7 +139,7 @@ fn due(body: &rest::Submit) -> DueTime {
 }
 
 /// The record of a body that is acceptable.
-fn spec(
+pub(super) fn spec(
     body: rest::Submit,
     caller: CallerId,
     access_key: &str,
@@ -156,7 +151,6 @@ fn spec(
         let message = format!("{} bytes of compact JSON are more than {PARAMS_LIMIT}", params.len());
         faults.push(FieldError::new("/params", message));
     }
-    faults.extend(not_yet(&body));
     if !faults.is_empty() {
         return Err(Failure::fields(Code::ValidationFailed, faults));
     }
@@ -190,28 +184,12 @@ fn spec(
         retry: retry(body.retry.unwrap_or_default()),
         timeout_ms: body.timeout_ms,
         expire_at: body.expire_at.map(|at| at.0),
-        shard_total: 1,
+        // The body's type bounds it.
+        shard_total: body.shard_total.and_then(|total| u16::try_from(total).ok()).unwrap_or(1),
         depends_on: Vec::new(),
         callback_url: None,
         estimated_duration_ms: body.estimated_duration_ms,
     })
-}
-
-/// What the contract has but this version does not do.
-fn not_yet(body: &rest::Submit) -> Vec<FieldError> {
-    let mut faults = Vec::new();
-    if let Some(total) = body.shard_total.filter(|total| *total != 1) {
-        let message = format!("{total}: this version runs tasks of one shard only");
-        faults.push(FieldError::new("/shardTotal", message));
-    }
-    if body.strategy == Some(rest::Strategy::Broadcast) {
-        faults.push(FieldError::new("/strategy", "\"broadcast\": this version does not broadcast"));
-    }
-    if !body.depends_on.is_empty() {
-        let message = format!("{} parents: this version has no dependencies", body.depends_on.len());
-        faults.push(FieldError::new("/dependsOn", message));
-    }
-    faults
 }
 
 fn strategy(strategy: rest::Strategy) -> Result<Strategy, Failure> {

@@ -10,24 +10,16 @@ use orloj_model::task::Status;
 use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{Attempts, Cancelled, MAX_PAGE, MAX_WAIT_MS, TaskPage};
-use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Call, task_id, unexpected};
+use super::{Call, DEFAULT_PAGE, Nothing, task_id, unexpected};
 use crate::backend::{At, PageQuery};
 use crate::outcome::{Answer, Failure};
 use crate::page::Scope;
 use crate::view::{self, Detail};
 
-/// The size of a page where none is asked for.
-const DEFAULT_PAGE: u64 = 20;
 /// The most tasks that one page of a list by handler looks at.
 const LOOKED_AT: usize = 1_000;
-
-/// `{}`
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
 
 impl Call<'_> {
     pub(super) async fn get_task(&self, id: &str) -> Result<Answer, Failure> {

@@ -9,8 +9,10 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orloj_model::command::ShardRef;
 use orloj_model::executor::{Executor, Registration};
-use orloj_model::id::{CallerId, ExecutorId, Millis, NodeId, Round, TaskId};
-use orloj_model::query::{self, TaskView};
+use orloj_model::graph::Graph;
+use orloj_model::id::{CalendarName, CallerId, ExecutorId, JobId, Millis, NodeId, Round, TaskId};
+use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, JobKey};
+use orloj_model::query::{self, JobView, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
 use orloj_model::time::ManualClock;
 use orloj_model::{Batch, Command, Reply, apply};
@@ -30,7 +32,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::fake_leader::FakeLeader;
 use super::json::Json;
 use super::{SECRET_A, SECRET_A2, SECRET_ADMIN, SECRET_B};
-use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
+use crate::backend::{
+    At, HistoryRows, JobReads, PageQuery, StorageFault, TablePage, read_calendars, read_history, read_jobs,
+    read_page,
+};
 use crate::{Api, Backend, Keyring, Leader, Limits, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
@@ -122,6 +127,11 @@ impl Universe {
     /// Applies a command as the leader's loop would.
     pub(crate) fn run(&self, command: Command) -> Reply {
         self.shared.apply(command).reply
+    }
+
+    /// A job as it stands.
+    pub(crate) fn job(&self, key: &JobKey) -> Option<JobView> {
+        query::job(&self.shared.state.lock().unwrap().tables, key).unwrap()
     }
 
     pub(crate) fn register(&self, id: &str, handlers: &[&str]) {
@@ -294,6 +304,52 @@ impl FakeStore {
     }
 }
 
+impl JobReads for FakeStore {
+    fn job(&self, key: &JobKey) -> Result<At<Option<JobView>>, StorageFault> {
+        self.read(|tables| query::job(tables, key))
+    }
+
+    fn jobs(
+        &self,
+        caller: &CallerId,
+        after: Option<&JobId>,
+        limit: usize,
+    ) -> Result<At<Vec<JobView>>, StorageFault> {
+        self.read(|tables| read_jobs(tables, caller, after, limit))
+    }
+
+    fn job_history(
+        &self,
+        key: &JobKey,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<At<Option<HistoryRows>>, StorageFault> {
+        self.read(|tables| read_history(tables, key, before, limit))
+    }
+
+    fn backfill(&self, key: &JobKey) -> Result<At<Option<BackfillRow>>, StorageFault> {
+        self.read(|tables| query::backfill(tables, key))
+    }
+
+    fn calendars_named(
+        &self,
+        caller: &CallerId,
+        names: &[CalendarName],
+    ) -> Result<At<Vec<Option<CalendarRow>>>, StorageFault> {
+        self.read(|tables| read_calendars(tables, caller, names))
+    }
+
+    fn calendars(
+        &self,
+        caller: &CallerId,
+        after: Option<&CalendarName>,
+        limit: usize,
+    ) -> Result<At<Vec<(CalendarKey, CalendarRow)>>, StorageFault> {
+        let after = after.map(|name| CalendarKey { caller: caller.clone(), calendar: name.clone() });
+        self.read(|tables| query::calendars_of(tables, caller, after.as_ref(), limit))
+    }
+}
+
 impl Backend for FakeStore {
     fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.subscribe()
@@ -352,6 +408,10 @@ impl Backend for FakeStore {
 
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault> {
         self.read(query::executors)
+    }
+
+    fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault> {
+        self.read(|tables| query::graph(tables, id, limit))
     }
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {

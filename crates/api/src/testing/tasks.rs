@@ -57,20 +57,19 @@ async fn bad_submissions_name_every_fault() {
     let node = universe.leader();
     let reply = node
         .call(&Draft::submit(json!({
-            "handler": "a b", "businessKey": "", "shardTotal": 2, "zone": "z/1",
-            "dependsOn": [{"taskId": "tsk_AAECAwQFBgcICQoLDA0ODw"}],
+            "handler": "a b", "businessKey": "", "shardTotal": 2, "strategy": "broadcast", "zone": "z/1",
+            "dependsOn": [{"taskId": "tsk_x"}],
         })))
         .await;
     reply.is(422, "validation_failed");
     let pointers: Vec<_> = reply.body["errors"].as_array().unwrap().iter().map(|e| &e["pointer"]).collect();
-    assert_eq!(pointers, ["/handler", "/zone", "/businessKey", "/shardTotal", "/dependsOn"]);
+    assert_eq!(pointers, ["/handler", "/zone", "/businessKey", "/dependsOn/0/taskId", "/shardTotal"]);
     for (body, status, code) in [
         (json!({}), 400, "invalid_request"),
         (json!([]), 400, "invalid_request"),
         (json!({"handler": 1}), 400, "invalid_request"),
         (json!({"handler": "echo", "unknown": 1}), 400, "invalid_request"),
         (json!({"handler": "echo", "executorId": "echo"}), 400, "invalid_request"),
-        (json!({"handler": "echo", "strategy": "broadcast"}), 422, "validation_failed"),
         (json!({"handler": "nobody-has-it"}), 422, "handler_unknown"),
         (
             json!({"handler": "echo", "callbackUrl": "https://hooks.example.com/cb"}),

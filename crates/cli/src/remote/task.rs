@@ -12,7 +12,7 @@ use orloj_wire::json::Strict;
 use orloj_wire::rest::{BackoffMs, LogSource, MAX_PAGE, Retry, Strategy, Submit, Task};
 use orloj_wire::time::Time;
 
-use super::{Principal, connect, output};
+use super::{Principal, connect, graph, output};
 use crate::args::{ListArgs, SubmitArgs, TaskCommand};
 use crate::exit::{Code, Failure, Outcome};
 
@@ -38,6 +38,7 @@ pub async fn run(command: TaskCommand, json: bool) -> Outcome {
         }
         TaskCommand::List(args) => list(&client, args, json).await,
         TaskCommand::Cancel { task } => cancel(&client, &task, json).await,
+        TaskCommand::Graph { task } => graph::show(&client, &task, json).await,
         TaskCommand::Logs { task, shard, attempt, follow } => {
             let query = LogQuery { attempt, shard_index: Some(shard), ..LogQuery::default() };
             logs(&client, &task, query, follow, json).await
@@ -76,7 +77,13 @@ fn submission(args: &SubmitArgs) -> anyhow::Result<Submit> {
     task.timeout_ms = args.timeout_ms;
     task.expire_at = instant("--expire-at", args.expire_at.as_deref())?;
     task.labels = labels(&args.labels)?;
-    task.strategy = args.pin.clone().map(Strategy::Pinned);
+    task.strategy = match args.broadcast {
+        true => Some(Strategy::Broadcast),
+        false => args.pin.clone().map(Strategy::Pinned),
+    };
+    task.shard_total = args.shards;
+    task.on_shard_failure = args.on_shard_failure.map(graph::policy);
+    task.depends_on = graph::parents(&args.after)?;
     task.routing_key.clone_from(&args.routing_key);
     task.business_key.clone_from(&args.business_key);
     if args.retries.is_some() || !args.backoff_ms.is_empty() {
@@ -90,8 +97,8 @@ fn submission(args: &SubmitArgs) -> anyhow::Result<Submit> {
     Ok(task)
 }
 
-/// JSON text, or `@FILE`, or `@-` for standard input.
-fn params(text: &str) -> anyhow::Result<Strict> {
+/// Parameters: JSON text, or `@FILE`, or `@-` for standard input.
+pub(super) fn params(text: &str) -> anyhow::Result<Strict> {
     let text = match text.strip_prefix('@') {
         None => text.to_owned(),
         Some("-") => {
@@ -109,7 +116,7 @@ fn params(text: &str) -> anyhow::Result<Strict> {
     })
 }
 
-fn instant(option: &str, text: Option<&str>) -> anyhow::Result<Option<Time>> {
+pub(super) fn instant(option: &str, text: Option<&str>) -> anyhow::Result<Option<Time>> {
     text.map(|text| Time::parse(text).map_err(|error| anyhow!("{option}: {error}"))).transpose()
 }
 
@@ -125,7 +132,7 @@ fn labels(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(labels)
 }
 
-async fn wait(client: &Client, task: &str, timeout_ms: Option<u64>, json: bool) -> Outcome {
+pub(super) async fn wait(client: &Client, task: &str, timeout_ms: Option<u64>, json: bool) -> Outcome {
     let task = client.wait(task, timeout_ms.map_or(NO_END, Duration::from_millis)).await?;
     show(&task, json)?;
     Ok(if task.status == "SUCCESS" { ExitCode::SUCCESS } else { Code::TaskFailed.into() })
@@ -238,8 +245,11 @@ fn show(task: &Task, json: bool) -> std::io::Result<()> {
     let last = task.attempts.as_ref().and_then(|attempts| attempts.last());
     output::fields(&[
         ("task", Some(task.task_id.clone())),
+        ("step", task.step.clone()),
+        ("run", task.run_id.clone()),
         ("handler", Some(task.handler.clone())),
         ("status", Some(status)),
+        ("shards", shards(task)),
         ("attempt", (task.attempt > 0).then(|| task.attempt.to_string())),
         ("executor", last.map(|attempt| attempt.executor_id.clone())),
         ("created", Some(task.created_at.to_string())),
@@ -257,6 +267,12 @@ fn show(task: &Task, json: bool) -> std::io::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+fn shards(task: &Task) -> Option<String> {
+    let (ok, running, failed) = (task.shards_succeeded, task.shards_running, task.shards_failed);
+    let of = task.shard_total;
+    (of > 1).then(|| format!("{of}: {ok} succeeded, {running} running, {failed} failed"))
 }
 
 #[cfg(test)]

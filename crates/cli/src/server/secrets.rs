@@ -1,5 +1,6 @@
 //! The secrets file of a replica: who may call, and what the cluster's own processes sign with.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -42,6 +43,8 @@ struct CallerKey {
     submits_per_s: Option<f64>,
     submits_burst: Option<u32>,
     waiters: Option<u32>,
+    /// Of the caller, whichever of its keys says so; the smallest counts.
+    max_running: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -60,6 +63,8 @@ pub struct Secrets {
     pub executors: Secret,
     /// Every key that may call.
     pub keyring: Keyring,
+    /// How many tasks of a caller may run at a time; of others as many as there is room for.
+    pub max_running: BTreeMap<CallerId, u32>,
 }
 
 impl Secrets {
@@ -81,16 +86,23 @@ fn parse(text: &str) -> anyhow::Result<Secrets> {
     let executors = shared("executor-secret", &file.executor_secret)?;
     let mut keyring = Keyring::new();
     keyring.share_with_executors(executors.clone())?;
+    let mut max_running = BTreeMap::new();
     for key in file.callers {
         let caller = CallerId::new(key.id.as_str()).with_context(|| format!("callers.id = {:?}", key.id))?;
         let secret = secret_of(&key.access_key, &key.secret_key)?;
+        if let Some(most) = key.max_running {
+            anyhow::ensure!(most > 0, "callers.max-running = 0: must be at least 1");
+            let known = max_running.entry(caller.clone()).or_insert(most);
+            *known = most.min(*known);
+        }
         keyring.add_caller(caller, &key.access_key, secret, key.limits())?;
     }
     for key in file.admins {
         let secret = secret_of(&key.access_key, &key.secret_key)?;
         keyring.add_admin(&key.access_key, secret, Limits::default())?;
     }
-    Ok(Secrets { cluster: shared("cluster-secret", &file.cluster_secret)?, executors, keyring })
+    let cluster = shared("cluster-secret", &file.cluster_secret)?;
+    Ok(Secrets { cluster, executors, keyring, max_running })
 }
 
 fn secret_of(key: &str, text: &str) -> anyhow::Result<Secret> {
@@ -162,5 +174,17 @@ mod tests {
         let twice = format!("[[admins]]\naccess-key = 'adk_A'\nsecret-key = '{LONG}'\n");
         let twice = error_of(&file(&twice.repeat(2)));
         assert!(twice.contains("adk_A") && twice.contains("twice"), "{twice}");
+    }
+
+    #[test]
+    fn a_limit_on_running_tasks_is_the_callers_and_the_smallest_counts() {
+        let key = |number: u32, most: &str| {
+            format!("[[callers]]\nid = 'a'\naccess-key = 'ak_{number}'\nsecret-key = '{LONG}'\n{most}\n")
+        };
+        let text = [key(1, "max-running = 7"), key(2, ""), key(3, "max-running = 3")].concat();
+        let secrets = parse(&file(&text)).unwrap();
+        assert_eq!(secrets.max_running.into_iter().collect::<Vec<_>>(), [(CallerId::new("a").unwrap(), 3)]);
+        let none = error_of(&file(&key(1, "max-running = 0")));
+        assert_eq!(none, "callers.max-running = 0: must be at least 1");
     }
 }

@@ -1,9 +1,11 @@
 //! Cancellation and expiry.
 
 use crate::apply::context::Context;
+use crate::apply::graph::stop_run;
 use crate::apply::submit::spend;
 use crate::command::{Claim, Refusal, Reply};
 use crate::event::Event;
+use crate::graph::Role;
 use crate::id::{CallerId, TaskId};
 use crate::key::ShardKey;
 use crate::mutant::{Mutant, is_on};
@@ -36,6 +38,9 @@ pub(crate) fn cancel<T: Write>(
             cx.put_task(task, &mut state, Some(TaskEvent::Cancelled))
         }
         Status::Running if !state.cancel_requested => {
+            if cx.node(task)?.role == Role::Run {
+                return stop_run(cx, task, state);
+            }
             state.cancel_requested = true;
             ask_executors(cx, task, &state)?;
             cx.put_task(task, &mut state, None)
@@ -74,7 +79,12 @@ fn has_started<T: Write>(cx: &Context<'_, T>, task: TaskId, state: &TaskState) -
     Ok(false)
 }
 
-fn end_waiting<T: Write>(cx: &mut Context<'_, T>, task: TaskId, state: &TaskState) -> Result<(), T::Error> {
+/// Nothing of a pending task waits any more.
+pub(crate) fn end_waiting<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    state: &TaskState,
+) -> Result<(), T::Error> {
     for shard in 0..state.shards {
         let key = ShardKey { task, shard };
         if let Some(mut shard) = cx.tables.get::<ShardTable>(&key)? {
@@ -86,7 +96,11 @@ fn end_waiting<T: Write>(cx: &mut Context<'_, T>, task: TaskId, state: &TaskStat
 }
 
 /// Waiting shards end at once, running ones are asked to stop.
-fn ask_executors<T: Write>(cx: &mut Context<'_, T>, task: TaskId, state: &TaskState) -> Result<(), T::Error> {
+pub(crate) fn ask_executors<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    state: &TaskState,
+) -> Result<(), T::Error> {
     for shard in 0..state.shards {
         let key = ShardKey { task, shard };
         let Some(mut shard) = cx.tables.get::<ShardTable>(&key)? else { continue };

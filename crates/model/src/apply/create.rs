@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::apply::context::Context;
 use crate::command::Reply;
 use crate::event::Event;
+use crate::graph::is_broadcast;
 use crate::id::{Millis, TaskId};
 use crate::key::{BusinessTaskKey, CallerTaskKey, CallerTextKey, DueKey, ShardKey, StatusTaskKey, TimeKey};
 use crate::mutant;
@@ -28,14 +29,47 @@ pub(crate) struct New<'a> {
     pub(crate) due_at: Millis,
     /// By which clock.
     pub(crate) clock: DueClock,
-    /// It waits until other tasks have ended.
-    pub(crate) blocked: bool,
+    /// What it waits for first.
+    pub(crate) start: Start,
+}
+
+/// What a new task waits for first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Its time, and a slot.
+    Free,
+    /// The end of the other tasks of its job.
+    Queued,
+    /// The end of so many parents.
+    Parents(u16),
+    /// It is a run: it has no shards, and counts its steps in their place.
+    Run {
+        /// How many.
+        steps: u16,
+        /// It waits for the end of the other runs of its job.
+        queued: bool,
+    },
+}
+
+impl Start {
+    fn blocks(self) -> bool {
+        match self {
+            Start::Free => false,
+            Start::Queued | Start::Parents(_) => true,
+            Start::Run { queued, .. } => queued,
+        }
+    }
 }
 
 /// Makes a task, with its shards and in every index.
 pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result<Reply, T::Error> {
-    let New { task, spec, due_at, clock, blocked } = *new;
-    let now = cx.now();
+    let New { task, spec, due_at, start, .. } = *new;
+    let (now, blocked) = (cx.now(), start.blocks());
+    let (unmet, shards) = match start {
+        Start::Parents(open) => (open, first_shards(spec)),
+        Start::Run { steps, .. } => (0, steps),
+        Start::Free | Start::Queued => (0, first_shards(spec)),
+    };
     let state = TaskState {
         caller: spec.caller.clone(),
         status: Status::Pending,
@@ -53,8 +87,8 @@ pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result
         cancel_requested: false,
         priority: spec.priority,
         expire_at: spec.expire_at,
-        unmet: 0,
-        shards: spec.shard_total,
+        unmet,
+        shards,
         running: 0,
         succeeded: 0,
         failed: 0,
@@ -62,12 +96,31 @@ pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result
     cx.tables.put::<SpecTable>(&task, spec)?;
     cx.tables.put::<TaskTable>(&task, &state)?;
     index(cx, task, spec, &state)?;
-    if !blocked && spec.params.len() <= TOLD_PARAMS {
+    if start == Start::Free && is_told(spec) {
         cx.events.push(Event::Submitted { task, due_at, spec: Arc::new(spec.clone()) });
     }
-    for shard in 0..spec.shard_total {
+    if !matches!(start, Start::Run { .. }) {
+        create_shards(cx, new, state.shards)?;
+    }
+    cx.events.push(Event::TaskChanged { task, version: state.version, status: state.status });
+    Ok(submitted(task, &state, false))
+}
+
+/// How many shards a task begins with: a broadcast gets its own when it is due.
+fn first_shards(spec: &TaskSpec) -> u16 {
+    if is_broadcast(spec) { 1 } else { spec.shard_total }
+}
+
+/// Whether the leader may place and push the task by what it is told, without a look at the tables.
+fn is_told(spec: &TaskSpec) -> bool {
+    spec.params.len() <= TOLD_PARAMS && spec.depends_on.is_empty() && !is_broadcast(spec)
+}
+
+fn create_shards<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>, shards: u16) -> Result<(), T::Error> {
+    let New { task, due_at, clock, start, .. } = *new;
+    for shard in 0..shards {
         let key = ShardKey { task, shard };
-        if blocked {
+        if start.blocks() {
             cx.tables.put::<ShardTable>(&key, &new_shard(Phase::Blocked))?;
             continue;
         }
@@ -75,8 +128,7 @@ pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result
         cx.tables.put::<DueTable>(&DueKey { at: due_at, shard: key, clock }, &())?;
         cx.events.push(Event::Waiting { shard: key, due_at, clock });
     }
-    cx.events.push(Event::TaskChanged { task, version: state.version, status: state.status });
-    Ok(submitted(task, &state, false))
+    Ok(())
 }
 
 fn index<T: Write>(
@@ -101,7 +153,8 @@ fn index<T: Write>(
     Ok(())
 }
 
-fn new_shard(phase: Phase) -> Shard {
+/// A shard without a past.
+pub(crate) fn new_shard(phase: Phase) -> Shard {
     Shard {
         phase,
         next_attempt: 1,

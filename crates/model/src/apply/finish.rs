@@ -1,6 +1,7 @@
 //! The end of an attempt, and what follows from it for the shard and the task.
 
 use crate::apply::context::Context;
+use crate::apply::graph::{failed_for_good, is_gone, is_stopping};
 use crate::command::{Refusal, Reply, Report};
 use crate::event::Event;
 use crate::id::{Fence, Millis};
@@ -10,11 +11,11 @@ use crate::schema::{ExecutorTable, ShardTable, SpecTable};
 use crate::tables::{ReadExt as _, Write};
 use crate::task::{
     DueClock, LOG_TAIL_LIMIT, MESSAGE_LIMIT, Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Shard,
-    Status, TaskEvent, TaskState,
+    Status, Strategy, TaskEvent, TaskState,
 };
 
 /// How an attempt ended, from whoever says so.
-struct End<'a> {
+pub(crate) struct End<'a> {
     outcome: Outcome,
     message: Option<&'a str>,
     result: Option<&'a [u8]>,
@@ -26,7 +27,7 @@ struct End<'a> {
 
 impl<'a> End<'a> {
     /// An end that the leader declares.
-    fn declared(outcome: Outcome, message: &'a str, chance: u16) -> Self {
+    pub(crate) fn declared(outcome: Outcome, message: &'a str, chance: u16) -> Self {
         End {
             outcome,
             message: Some(message),
@@ -160,14 +161,15 @@ fn declare<T: Write>(
     }
 }
 
-fn finish<T: Write>(
+/// An attempt that is open is over.
+pub(crate) fn finish<T: Write>(
     cx: &mut Context<'_, T>,
     key: ShardKey,
     mut state: TaskState,
     mut shard: Shard,
     end: &End<'_>,
 ) -> Result<Reply, T::Error> {
-    let now = cx.now();
+    let (now, failed) = (cx.now(), state.failed);
     let next = next_phase(cx, key, &mut state, &mut shard, end)?;
     cx.set_phase(key, state.priority, &mut shard, next)?;
     close(&mut shard, end, now);
@@ -177,6 +179,9 @@ fn finish<T: Write>(
     }
     cx.put_shard(key, &shard)?;
     state.running -= 1;
+    if state.failed > failed {
+        failed_for_good(cx, key.task, &mut state)?;
+    }
     if end.outcome != Outcome::Refused {
         cx.drop_expiry(key.task, &mut state)?;
     } else if let Some(at) = state.expire_at {
@@ -232,14 +237,16 @@ fn next_phase<T: Write>(
     if end.outcome == Outcome::Refused {
         return Ok(Phase::Ready { since: state.due_at.min(cx.now()) });
     }
-    let policy = match cx.tables.get::<SpecTable>(&key.task)? {
-        Some(spec) => spec.retry,
-        None => RetryPolicy::default(),
+    let (policy, broadcast) = match cx.tables.get::<SpecTable>(&key.task)? {
+        Some(spec) => (spec.retry, spec.strategy == Strategy::Broadcast),
+        None => (RetryPolicy::default(), false),
     };
     let (again, asked_ms) = match end.outcome {
         Outcome::Lost => {
             shard.losses += 1;
-            (shard.losses <= u32::from(policy.max_lost), None)
+            let holder = shard.attempts.last().filter(|_| broadcast).map(|last| &last.executor);
+            let nobody = holder.map_or(Ok(false), |executor| is_gone(cx, executor))?;
+            (shard.losses <= u32::from(policy.max_lost) && !nobody, None)
         }
         Outcome::Failed { retryable: false, .. } => {
             shard.failures += 1;
@@ -271,6 +278,8 @@ fn settle<T: Write>(cx: &mut Context<'_, T>, key: ShardKey, mut state: TaskState
         Some(TaskEvent::Succeeded)
     } else if state.running > 0 {
         None
+    } else if state.cancel_requested && is_stopping(cx, key.task, &state)? {
+        Some(TaskEvent::FailedForGood)
     } else if state.cancel_requested {
         Some(TaskEvent::Cancelled)
     } else if state.succeeded + state.failed == state.shards {

@@ -10,7 +10,7 @@ use crate::key::ShardKey;
 use crate::mutant::{Mutant, is_on};
 use crate::schema::ExecutorTable;
 use crate::tables::{ReadExt as _, Write};
-use crate::task::{ATTEMPT_LIMIT, Attempt, Outcome, Phase, Reason, Shard, Status, TaskEvent};
+use crate::task::{Attempt, Phase, Reason, Status, TaskEvent};
 
 /// A due shard found no slot: it joins the waiting room, aged from when it was due.
 pub(crate) fn make_ready<T: Write>(cx: &mut Context<'_, T>, key: ShardKey) -> Result<Reply, T::Error> {
@@ -63,7 +63,7 @@ pub(crate) fn grant<T: Write>(
         Some(_) => return Ok(Reply::Refused(Refusal::ExecutorNotOnline)),
     }
     let fence = cx.stamp.index;
-    make_room(&mut shard);
+    shard.make_room();
     shard.attempts.push(Attempt {
         number,
         executor: executor.clone(),
@@ -86,13 +86,4 @@ pub(crate) fn grant<T: Write>(
     cx.put_task(key.task, &mut state, Some(TaskEvent::Granted))?;
     cx.events.push(Event::Granted { shard: key, executor: executor.clone(), fence });
     Ok(Reply::Granted { fence })
-}
-
-/// Keeps the record within [`ATTEMPT_LIMIT`]: refusals go first, they tell least.
-fn make_room(shard: &mut Shard) {
-    if shard.attempts.len() < ATTEMPT_LIMIT {
-        return;
-    }
-    let refused = shard.attempts.iter().position(|attempt| attempt.outcome == Some(Outcome::Refused));
-    shard.attempts.remove(refused.unwrap_or(0));
 }

@@ -14,13 +14,15 @@ use crate::apply::context::Context;
 use crate::apply::submit::spend;
 use crate::command::{Claim, Computed, JobCommand, PutJob, Refusal, Reply};
 use crate::event::Event;
+use crate::graph::JobFlow;
 use crate::job::{
     CalendarKey, Cause, Counts, Definition, HISTORY_LIMIT, Job, JobKey, JobOutcome, JobState, OPEN_LIMIT,
     Pause, TEXT_LIMIT, carry,
 };
 use crate::key::{KeyWriter, after_prefix};
 use crate::schema::{
-    BackfillTable, CalendarTable, JobHistoryTable, JobStateTable, JobTable, JobTasksTable, TaskJobTable,
+    BackfillTable, CalendarTable, JobFlowTable, JobHistoryTable, JobStateTable, JobTable, JobTasksTable,
+    TaskJobTable,
 };
 use crate::tables::{Read, ReadExt as _, Write, WriteExt as _};
 use crate::trigger::{Missed, Progress};
@@ -41,7 +43,7 @@ use or_refuse;
 
 pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &JobCommand) -> Result<Reply, T::Error> {
     match command {
-        JobCommand::Put(command) => put(cx, command),
+        JobCommand::Put(command) => put(cx, command, None),
         JobCommand::Pause { job, note, claim } => pause(cx, job, note, claim.as_ref()),
         JobCommand::Resume { job, computed, missed, claim } => {
             resume(cx, job, computed, missed.as_ref(), claim.as_ref())
@@ -87,8 +89,13 @@ fn versions<T: Write>(cx: &Context<'_, T>, job: &JobKey, definition: &Definition
     Ok(Ok(versions))
 }
 
-fn put<T: Write>(cx: &mut Context<'_, T>, put: &PutJob) -> Result<Reply, T::Error> {
-    if !put.definition.is_within_bounds() {
+/// A job is created or edited. Without a flow it has none, whatever it had before.
+pub(crate) fn put<T: Write>(
+    cx: &mut Context<'_, T>,
+    put: &PutJob,
+    flow: Option<&JobFlow>,
+) -> Result<Reply, T::Error> {
+    if !put.definition.is_within_bounds() || flow.is_some_and(|flow| !flow.is_within_bounds()) {
         return Ok(Reply::Refused(Refusal::Invalid));
     }
     if let Some(refusal) = spend(cx, put.claim.as_ref())? {
@@ -97,10 +104,27 @@ fn put<T: Write>(cx: &mut Context<'_, T>, put: &PutJob) -> Result<Reply, T::Erro
     let known = cx.tables.get::<JobTable>(&put.job)?;
     or_refuse!(check_version(put.expected, known.as_ref().map_or(0, |job| job.version)));
     let versions = or_refuse!(versions(cx, &put.job, &put.definition)?);
+    let flow = flow.cloned().unwrap_or_default();
     match known {
-        Some(known) => edit(cx, put, known, &versions),
-        None => create(cx, put, &versions),
+        Some(known) => edit(cx, put, known, &versions, &flow),
+        None => {
+            put_flow(cx, &put.job, &flow)?;
+            create(cx, put, &versions)
+        }
     }
+}
+
+/// Keeps what a job says beyond its definition; answers with whether that is new.
+fn put_flow<T: Write>(cx: &mut Context<'_, T>, job: &JobKey, flow: &JobFlow) -> Result<bool, T::Error> {
+    let known = cx.tables.get::<JobFlowTable>(job)?.unwrap_or_default();
+    if known == *flow {
+        return Ok(false);
+    }
+    match *flow == JobFlow::default() {
+        true => cx.tables.delete::<JobFlowTable>(job)?,
+        false => cx.tables.put::<JobFlowTable>(job, flow)?,
+    }
+    Ok(true)
 }
 
 fn create<T: Write>(cx: &mut Context<'_, T>, put: &PutJob, versions: &[u64]) -> Result<Reply, T::Error> {
@@ -120,7 +144,9 @@ fn create<T: Write>(cx: &mut Context<'_, T>, put: &PutJob, versions: &[u64]) -> 
         history: 0,
         counts: Counts::default(),
     };
-    let job = Job { definition, version: 1, created_at: now, updated_at: now };
+    // From which its triggers were counted: whoever edits it counts from there again.
+    let created_at = put.computed.after;
+    let job = Job { definition, version: 1, created_at, updated_at: now };
     cx.tables.put::<JobTable>(&put.job, &job)?;
     cx.use_calendars(&put.job, &[], &job.definition.calendars)?;
     match put.computed.calendars == versions {
@@ -136,12 +162,14 @@ fn edit<T: Write>(
     put: &PutJob,
     known: Job,
     versions: &[u64],
+    flow: &JobFlow,
 ) -> Result<Reply, T::Error> {
     let Some(mut state) = cx.tables.get::<JobStateTable>(&put.job)? else {
         return Ok(Reply::Refused(Refusal::JobNotFound));
     };
     let (old, new) = (known.definition, put.definition.clone());
-    if old == new {
+    let flows = put_flow(cx, &put.job, flow)?;
+    if old == new && !flows {
         return Ok(Reply::Job { version: known.version, revision: state.revision });
     }
     let still_so = put.computed.revision == state.revision && put.computed.calendars == versions;
@@ -250,6 +278,7 @@ fn delete<T: Write>(
     cx.use_calendars(key, &job.definition.calendars, &[])?;
     cx.tables.delete::<JobTable>(key)?;
     cx.tables.delete::<JobStateTable>(key)?;
+    cx.tables.delete::<JobFlowTable>(key)?;
     if state.backfilling {
         cx.tables.delete::<BackfillTable>(key)?;
     }

@@ -2,7 +2,7 @@
 //! that a request that is sent twice, to whichever leader, has one effect.
 
 use crate::apply::context::Context;
-use crate::apply::create::{self, New, submitted};
+use crate::apply::create::{self, New, Start, submitted};
 use crate::command::{Claim, DueTime, Idempotency, Refusal, Reply, Submit};
 use crate::id::{CallerId, Millis, TaskId};
 use crate::key::{CallerTextKey, KeyWriter, NonceKey, TimedCallerTextKey, TimedNonceKey};
@@ -26,7 +26,7 @@ pub const SWEEP_EVERY: u64 = 16;
 pub const SWEEP_PER_COMMAND: usize = 2 * SWEEP_EVERY as usize;
 
 pub(crate) fn submit<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T::Error> {
-    if !within_bounds(&submit.spec) {
+    if !within_bounds(&submit.spec) || !submit.spec.depends_on.is_empty() {
         return Ok(Reply::Refused(Refusal::Invalid));
     }
     if let Some(refusal) = spend(cx, submit.claim.as_ref())? {
@@ -42,11 +42,11 @@ pub(crate) fn submit<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Resu
     create(cx, submit)
 }
 
-fn within_bounds(spec: &TaskSpec) -> bool {
+/// Whether every value but the list of parents is within its bounds.
+pub(crate) fn within_bounds(spec: &TaskSpec) -> bool {
     (1..=MAX_SHARDS).contains(&spec.shard_total)
         && spec.priority <= 9
         && spec.retry.max_retries <= MAX_RETRIES
-        && spec.depends_on.is_empty()
 }
 
 /// Spends a request's nonce; a refusal when it has been spent before.
@@ -142,11 +142,16 @@ pub(crate) fn remember<T: Write>(
 }
 
 fn create<T: Write>(cx: &mut Context<'_, T>, submit: &Submit) -> Result<Reply, T::Error> {
-    let (due_at, clock) = match submit.due {
+    let (due_at, clock) = due(cx, submit.due);
+    create::create(cx, &New { task: submit.task, spec: &submit.spec, due_at, clock, start: Start::Free })
+}
+
+/// When a submission is due, and by which clock.
+pub(crate) fn due<T: Write>(cx: &Context<'_, T>, due: DueTime) -> (Millis, DueClock) {
+    match due {
         DueTime::At(at) => (at, DueClock::Wall),
         DueTime::After(ms) => {
             (cx.now().saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)), DueClock::Cluster)
         }
-    };
-    create::create(cx, &New { task: submit.task, spec: &submit.spec, due_at, clock, blocked: false })
+    }
 }

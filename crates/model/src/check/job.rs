@@ -10,7 +10,8 @@ use crate::job::{
 use crate::key::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey, ShardKey, TableKey as _};
 use crate::schema::{
     BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobHistoryTable, JobNextTable,
-    JobStateTable, JobTable, JobTasksTable, JobWantedTable, ShardTable, SpecTable, TaskJobTable, TaskTable,
+    JobStateTable, JobTable, JobTasksTable, JobWantedTable, RunTable, ShardTable, SpecTable, TaskJobTable,
+    TaskTable,
 };
 use crate::tables::{Read, ReadExt as _};
 use crate::task::{Phase, Status};
@@ -147,7 +148,10 @@ fn check_open<R: Read>(
             fault(format!("{task} is of another origin"));
         }
         let blocked = tables.get::<ShardTable>(&ShardKey { task: *task, shard: 0 })?;
-        let blocked = blocked.is_some_and(|shard| shard.phase == Phase::Blocked);
+        let blocked = match tables.get::<RunTable>(task)? {
+            Some(run) => !run.begun,
+            None => blocked.is_some_and(|shard| shard.phase == Phase::Blocked),
+        };
         if blocked != (state.queued == Some(*task)) {
             fault(format!("{task} waits for the others if and only if it is queued"));
         }

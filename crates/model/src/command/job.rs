@@ -15,7 +15,8 @@ pub struct Computed {
     pub revision: u64,
     /// The versions of the definition's calendars, in their order.
     pub calendars: Vec<u64>,
-    /// Nothing up to this instant fires any more.
+    /// Nothing up to this instant fires any more. Of a job that is created it is also the creation, from which its
+    /// triggers count.
     pub after: Millis,
     /// The first fire later than that.
     pub next: Option<Next>,

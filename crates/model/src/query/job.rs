@@ -1,12 +1,13 @@
 //! Reads of jobs, their history and their calendars.
 
 use super::next;
+use crate::graph::JobFlow;
 use crate::id::{CallerId, JobId, Millis, TaskId};
 use crate::job::{BackfillRow, CalendarKey, CalendarRow, HistoryRow, Job, JobKey, JobState, SpreadRow};
 use crate::key::{CalendarUseKey, HistoryKey, JobTaskKey, KeyWriter, NextKey, TableKey as _, after_prefix};
 use crate::schema::{
-    BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobHistoryTable, JobNextTable,
-    JobStateTable, JobTable, JobTasksTable, JobWantedTable,
+    BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobFlowTable, JobHistoryTable,
+    JobNextTable, JobStateTable, JobTable, JobTasksTable, JobWantedTable,
 };
 use crate::tables::{Read, ReadExt as _};
 
@@ -19,13 +20,16 @@ pub struct JobView {
     pub job: Job,
     /// Where it stands.
     pub state: JobState,
+    /// What it says beyond its definition.
+    pub flow: JobFlow,
 }
 
 /// A job, whole.
 pub fn job<R: Read>(tables: &R, key: &JobKey) -> Result<Option<JobView>, R::Error> {
     let Some(job) = tables.get::<JobTable>(key)? else { return Ok(None) };
     let state = tables.get::<JobStateTable>(key)?;
-    Ok(state.map(|state| JobView { key: key.clone(), job, state }))
+    let flow = tables.get::<JobFlowTable>(key)?.unwrap_or_default();
+    Ok(state.map(|state| JobView { key: key.clone(), job, state, flow }))
 }
 
 /// A caller's jobs by id; at most `limit`, after `after`.
@@ -55,6 +59,17 @@ pub fn due_jobs<R: Read>(
     limit: usize,
 ) -> Result<Vec<NextKey>, R::Error> {
     let from = after.map(|key| next(key.encode())).unwrap_or_default();
+    tables.keys::<JobNextTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
+}
+
+/// The first page of [`due_jobs`] from an instant on.
+pub fn due_jobs_from<R: Read>(
+    tables: &R,
+    from: Millis,
+    until: Millis,
+    limit: usize,
+) -> Result<Vec<NextKey>, R::Error> {
+    let from = KeyWriter::default().millis(from).finish();
     tables.keys::<JobNextTable>(&from, &KeyWriter::default().millis(until).finish(), limit)
 }
 

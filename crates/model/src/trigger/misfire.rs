@@ -123,23 +123,26 @@ impl Schedule {
         Due { fires: kept, skipped: missed.into_iter().collect(), through, next }
     }
 
-    /// Up to where everything is due: `now`, or just before the first instant whose jitter is not over.
+    /// Up to where everything is due: `now`, or just before the first instant whose jitter is not over. Where more
+    /// instants than are counted lie within the longest jitter, up to the last one that was looked at: the rest is
+    /// for the next call.
     fn due_through(&self, progress: &Progress, last: Millis, now: Millis) -> Millis {
         let mut after = last.max(now.saturating_sub(self.longest_jitter()).saturating_sub(1));
-        while let Some(next) = self.step(progress, after).filter(|next| next.scheduled_at <= now) {
-            if next.due_at > now {
-                return next.scheduled_at - 1;
-            }
-            if self.longest_jitter() == 0 {
-                break;
-            }
-            after = next.scheduled_at;
+        if self.longest_jitter() == 0 {
+            return now.max(last);
         }
-        now.max(last)
+        for _ in 0..MISSED_COUNTED {
+            match self.step(progress, after).filter(|next| next.scheduled_at <= now) {
+                None => return now.max(last),
+                Some(next) if next.due_at > now => return next.scheduled_at - 1,
+                Some(next) => after = next.scheduled_at,
+            }
+        }
+        after
     }
 
     fn step(&self, progress: &Progress, after: Millis) -> Option<Next> {
-        self.find(progress, after, 0).0
+        self.find(progress, after, 0).next
     }
 
     /// The instants later than `after` up to `until`: the newest ones, and how many there are before them.

@@ -34,11 +34,13 @@ pub enum SkipReason {
     Overlap,
     /// The job was paused.
     Paused,
+    /// Its parameters could not be filled in, or were too long afterwards.
+    Parameters,
 }
 
 impl SkipReason {
     /// Every reason.
-    pub const ALL: [SkipReason; 7] = [
+    pub const ALL: [SkipReason; 8] = [
         SkipReason::DstGap,
         SkipReason::DstOverlap,
         SkipReason::Calendar,
@@ -46,6 +48,7 @@ impl SkipReason {
         SkipReason::MisfireCap,
         SkipReason::Overlap,
         SkipReason::Paused,
+        SkipReason::Parameters,
     ];
 
     /// The name in the API.
@@ -58,6 +61,7 @@ impl SkipReason {
             SkipReason::MisfireCap => "misfireCap",
             SkipReason::Overlap => "overlap",
             SkipReason::Paused => "paused",
+            SkipReason::Parameters => "parameters",
         }
     }
 }
@@ -87,17 +91,20 @@ pub(crate) struct Skips {
     limit: usize,
     /// There was more than the limit.
     pub truncated: bool,
+    /// How many were passed over, kept or not: what the search has cost.
+    pub steps: usize,
 }
 
 impl Skips {
     /// Keeps up to `limit`.
     pub fn up_to(limit: usize) -> Skips {
-        Skips { kept: Vec::new(), limit, truncated: false }
+        Skips { kept: Vec::new(), limit, truncated: false, steps: 0 }
     }
 
     /// Takes one; `false` when it is full, and whoever searches may jump over more of the same kind.
     pub fn push(&mut self, passed: Passed) -> bool {
         let room = self.kept.len() < self.limit;
+        self.steps += 1;
         if room {
             self.kept.push(passed);
         }

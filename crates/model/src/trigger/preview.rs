@@ -1,11 +1,14 @@
 //! What a job's triggers will do, for people.
 
 use super::occurrence::{DstEffect, Passed};
-use super::schedule::{Progress, Schedule};
+use super::schedule::{Progress, Schedule, Search};
 use crate::id::Millis;
 
 /// The most passed occurrences that a preview lists.
 pub const PASSED_LIMIT: usize = 1_000;
+/// A preview ends early once it has passed over so many occurrences, since that is what it costs: calendars can exclude
+/// centuries.
+const STEP_LIMIT: usize = 100_000;
 
 /// One fire of a preview.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct PreviewFire {
 /// The fires from an instant on, and what was passed over up to the last of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Preview {
-    /// In order; fewer than asked for where there are no more.
+    /// In order; fewer than asked for where there are no more, or where very much is passed over.
     pub fires: Vec<PreviewFire>,
     /// In order.
     pub skipped: Vec<Passed>,
@@ -36,9 +39,11 @@ impl Schedule {
         let mut preview = Preview::default();
         let mut progress = Progress { open: false, ..progress.clone() };
         let mut after = from.saturating_sub(1);
-        while preview.fires.len() < count {
+        let mut steps = 0;
+        while preview.fires.len() < count && steps < STEP_LIMIT {
             let room = PASSED_LIMIT - preview.skipped.len();
-            let (next, passed, truncated) = self.find(&progress, after, room);
+            let Search { next, passed, truncated, steps: more } = self.find(&progress, after, room);
+            steps += more;
             // Two triggers may each have filled the room.
             preview.truncated |= truncated || passed.len() > room;
             preview.skipped.extend(passed.into_iter().take(room));

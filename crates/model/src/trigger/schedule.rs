@@ -74,6 +74,19 @@ pub struct Schedule {
     exclusions: Vec<Exclusion>,
 }
 
+/// What a search came to.
+#[derive(Debug)]
+pub(crate) struct Search {
+    /// The next fire.
+    pub next: Option<Next>,
+    /// What is passed over before it, or at all where there is none.
+    pub passed: Vec<Passed>,
+    /// More was passed over than was kept.
+    pub truncated: bool,
+    /// How many occurrences were passed over.
+    pub steps: usize,
+}
+
 /// A trigger with its expression read and its zone looked up.
 #[derive(Debug, Clone)]
 struct Ready {
@@ -112,7 +125,7 @@ impl Schedule {
     /// as it may, waits for a task to end, or only ever names excluded days. Bounded: a few microseconds as a rule,
     /// some milliseconds where ten thousand excluded days are passed over.
     pub fn next(&self, progress: &Progress, after: Millis) -> Option<Next> {
-        let (next, mut passed, _) = self.find(progress, after, PASSED_WITH_NEXT);
+        let Search { next, mut passed, .. } = self.find(progress, after, PASSED_WITH_NEXT);
         passed.truncate(PASSED_WITH_NEXT);
         next.map(|next| Next { passed, ..next })
     }
@@ -169,22 +182,17 @@ impl Schedule {
         most.is_none_or(|most| progress.fired(place) < most)
     }
 
-    /// The next fire, what is passed over before it (or at all, where there is none), and whether more was passed
-    /// over than was kept.
-    pub(crate) fn find(
-        &self,
-        progress: &Progress,
-        after: Millis,
-        limit: usize,
-    ) -> (Option<Next>, Vec<Passed>, bool) {
+    /// Looks for the next fire and keeps what is passed over, up to `limit`.
+    pub(crate) fn find(&self, progress: &Progress, after: Millis, limit: usize) -> Search {
         let mut skips = Skips::up_to(limit);
         let mut best: Option<(Occurrence, Vec<u16>)> = None;
         let mut all = Vec::new();
-        let mut truncated = false;
+        let (mut truncated, mut steps) = (false, 0);
         for place in 0..self.triggers.len() {
             let found = self.allowed(place, progress, after, &mut skips);
             let used = std::mem::replace(&mut skips, Skips::up_to(limit));
             truncated |= used.truncated;
+            steps += used.steps;
             all.extend(used.into_sorted());
             let Some(found) = found else { continue };
             match &mut best {
@@ -201,7 +209,8 @@ impl Schedule {
         }
         all.sort_by(|a, b| (a.at, &a.local, a.reason).cmp(&(b.at, &b.local, b.reason)));
         all.dedup();
-        (best.map(|(first, places)| self.named(first, places)), all, truncated)
+        let next = best.map(|(first, places)| self.named(first, places));
+        Search { next, passed: all, truncated, steps }
     }
 
     fn named(&self, found: Occurrence, triggers: Vec<u16>) -> Next {

@@ -54,6 +54,11 @@ impl Zone {
         }
     }
 
+    /// UTC.
+    pub fn utc() -> Zone {
+        Zone(TimeZone::UTC)
+    }
+
     /// The name, spelled as the database does.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")

@@ -1,6 +1,7 @@
 //! What the scenario and property tests share.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod graphs;
 pub mod jobs;
 
 use std::collections::BTreeMap;

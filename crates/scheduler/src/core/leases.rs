@@ -60,6 +60,8 @@ impl Core {
         if let Some(slot) = self.fleet.find(&key.executor) {
             let held = self.fleet.held(slot);
             self.fleet.set_held(slot, held + 1);
+            self.sharded.note(key.shard);
+            self.sharded.taken(key.shard, slot);
             if let Some(exec) = self.executors.get_mut(&key.executor) {
                 exec.hold(key.shard, slot);
             }
@@ -115,10 +117,7 @@ impl Core {
             Event::CancelRequested { shard, executor, fence } => self.cancel(*shard, executor, *fence),
             Event::Expires { task, at } => self.track_expiry(*task, *at, now),
             Event::TaskChanged { task, status, .. } if status.is_terminal() => {
-                let shard = ShardKey { task: *task, shard: 0 };
-                if !matches!(self.tracked.get(&shard), Some(Tracked::Granting { .. } | Tracked::Held(_))) {
-                    self.forget(shard);
-                }
+                self.forget_task(*task);
                 if let Some(timer) = self.expiries.remove(task) {
                     self.wheel.cancel(timer);
                 }
@@ -128,11 +127,13 @@ impl Core {
             | Event::RoundBegan { .. }
             | Event::Granted { .. }
             | Event::ExecutorChanged { .. }
-            | Event::JobChanged { .. }
+            | Event::GraphWaits { .. }
+            | Event::DependencyLost { .. } => {}
+            Event::JobChanged { .. }
             | Event::JobNext { .. }
             | Event::JobNeedsNext { .. }
             | Event::CalendarChanged { .. }
-            | Event::BackfillWaits { .. } => {}
+            | Event::BackfillWaits { .. } => self.job_event(event, now),
         }
     }
 

@@ -4,11 +4,11 @@ use orloj_model::command::ShardRef;
 use orloj_model::id::{ExecutorId, Incarnation, Millis};
 use orloj_model::key::ShardKey;
 use orloj_model::mutant::{Mutant, is_on};
-use orloj_model::task::{DueClock, TaskSpec};
+use orloj_model::task::{DueClock, Strategy, TaskSpec};
 use orloj_model::{Command, Refusal, Reply};
 
 use super::{Candidate, Core, Held, HeldPhase, Lease, Now, Step, Tracked};
-use crate::placement::{ExecutorIdx, ExecutorSet, Wanted};
+use crate::placement::{ExecutorIdx, Wanted};
 use crate::ring::KeyHash;
 use crate::waiting::{Answer, Waiting};
 
@@ -50,8 +50,9 @@ impl Core {
         }
     }
 
-    fn wait(&mut self, candidate: Box<Candidate>) {
+    pub(super) fn wait(&mut self, candidate: Box<Candidate>) {
         let class = self.class_of(&candidate.spec);
+        self.sharded.note(candidate.shard);
         let (shard, priority, since) = (candidate.shard, candidate.spec.priority, candidate.since);
         let since = if is_on(Mutant::OldestLast) { Millis::MAX - since } else { since };
         self.waiting.insert(Waiting { shard, class, priority, since });
@@ -65,6 +66,7 @@ impl Core {
             true => 0,
             false => GRANTS_PER_PLAN.min(GRANTS_IN_FLIGHT.saturating_sub(self.granting)),
         };
+        self.let_through();
         let mut room = std::mem::take(&mut self.waiting);
         room.offer(limit, |waiting| self.place(waiting, &mut grants));
         self.waiting = room;
@@ -82,17 +84,32 @@ impl Core {
     fn place(&mut self, waiting: &Waiting, grants: &mut Vec<Command>) -> Answer {
         let shard = waiting.shard;
         let Some(Tracked::Waiting(candidate)) = self.tracked.get(&shard) else { return Answer::Taken };
+        if candidate.spec.strategy == Strategy::Broadcast {
+            return self.aim(waiting, grants);
+        }
+        if self.limits.hold_up(waiting, &candidate.spec) {
+            // It stays ready, and goes back into the room when there is a place for it.
+            return Answer::Taken;
+        }
+        let mut others = self.sharded.holders(shard.task);
+        let with_last;
+        if let Some(last) = candidate.last.as_ref().and_then(|last| self.fleet.find(last)) {
+            let mut avoid = others.clone();
+            avoid.insert(last);
+            with_last = avoid;
+            others = &with_last;
+        }
         self.placements += 1;
         let wanted = Wanted {
             class: waiting.class,
             strategy: &candidate.spec.strategy,
             key: KeyHash::of(routing_key(&candidate.spec)),
             zone: candidate.spec.zone.as_deref(),
-            avoid: &ExecutorSet::new(),
+            avoid: others,
             may_queue: false,
             number: self.placements,
         };
-        let Ok(executor) = self.fleet.take(&wanted) else { return Answer::Blocked };
+        let Ok(executor) = self.fleet.take(&wanted) else { return self.strand(waiting, grants) };
         let exec = self.fleet.id(executor).and_then(|id| self.executors.get(id));
         let Some(exec) = exec else {
             self.fleet.give_back(executor);
@@ -109,6 +126,8 @@ impl Core {
             self.steps.push(Step::Push { executor: exec.id().clone(), leases: vec![lease] });
         }
         self.granting += 1;
+        self.limits.taken(shard, &candidate.spec);
+        self.sharded.taken(shard, executor);
         if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
             self.tracked.insert(shard, Tracked::Granting { candidate, executor });
         }
@@ -150,6 +169,7 @@ impl Core {
                     self.track_due((*shard).into(), *due_at, DueClock::Cluster, now);
                 }
             }
+            Command::Graph(command) => self.graph_applied(command, reply, now),
             _ => {}
         }
         true
@@ -166,6 +186,8 @@ impl Core {
             return;
         }
         self.fleet.give_back(executor);
+        self.sharded.left(shard, executor);
+        self.limits.left(shard);
         match reply {
             Reply::Refused(Refusal::NotDue { due_at }) => {
                 self.track_due(shard, *due_at, DueClock::Cluster, now);
@@ -226,6 +248,8 @@ impl Core {
                     if let Some(Tracked::Granting { candidate, executor }) = self.tracked.remove(&shard) {
                         self.granting -= 1;
                         self.fleet.give_back(executor);
+                        self.sharded.left(shard, executor);
+                        self.limits.left(shard);
                         self.wait(candidate);
                     }
                 }
@@ -236,12 +260,13 @@ impl Core {
 
     /// Proposes again what had found no room.
     pub(crate) fn retry(&mut self) {
+        self.retry_jobs();
         if !self.again.is_empty() {
             self.steps.push(Step::Propose(std::mem::take(&mut self.again)));
         }
     }
 
-    fn look_again(&mut self, shard: ShardKey) {
+    pub(super) fn look_again(&mut self, shard: ShardKey) {
         self.tracked.insert(shard, Tracked::Due);
         self.due.push_back(shard);
     }

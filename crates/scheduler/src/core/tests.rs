@@ -133,7 +133,11 @@ fn read(core: &mut Core, timeout_ms: Option<u64>, now: Now) -> Vec<ShardKey> {
     let keys = core.next_due(now);
     for shard in &keys {
         let spec = Arc::new(spec(timeout_ms));
-        core.ready(Candidate { shard: *shard, attempt: 1, since: now.wall_ms, ready: false, spec }, now);
+        let (since, broadcast) = (now.wall_ms, false);
+        core.ready(
+            Candidate { shard: *shard, attempt: 1, since, ready: false, spec, last: None, broadcast },
+            now,
+        );
     }
     keys
 }

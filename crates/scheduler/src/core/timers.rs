@@ -49,15 +49,14 @@ impl Core {
         if at >= self.loaded_until {
             return;
         }
+        self.sharded.note(shard);
         if at <= shown(now, clock) {
             // No need to wait for the next tick.
             self.tracked.insert(shard, Tracked::Due);
             self.due.push_back(shard);
             return;
         }
-        let deadline = self.clocks.deadline(at, clock, now);
-        let timer = self.wheel.insert(deadline, Timer::Due { shard, at, clock });
-        self.tracked.insert(shard, Tracked::Timed(timer));
+        self.wait_for(shard, at, clock, now);
     }
 
     /// A task must have started by `at`.
@@ -132,11 +131,7 @@ impl Core {
                 self.tracked.insert(shard, Tracked::Due);
                 self.due.push_back(shard);
             }
-            Timer::Due { shard, at, clock } => {
-                let deadline = self.clocks.deadline(at, clock, now);
-                let timer = self.wheel.insert(deadline, timer);
-                self.tracked.insert(shard, Tracked::Timed(timer));
-            }
+            Timer::Due { shard, at, clock } => self.wait_for(shard, at, clock, now),
             Timer::Expire { task, at } if at <= now.wall_ms => {
                 self.expiries.remove(&task);
                 self.expired.push(task);
@@ -145,7 +140,14 @@ impl Core {
                 self.expiries.remove(&task);
                 self.track_expiry(task, at, now);
             }
+            Timer::Job { job, at } => self.job_timer(&job, at, now),
         }
+    }
+
+    fn wait_for(&mut self, shard: ShardKey, at: Millis, clock: DueClock, now: Now) {
+        let deadline = self.clocks.deadline(at, clock, now);
+        let timer = self.wheel.insert(deadline, Timer::Due { shard, at, clock });
+        self.tracked.insert(shard, Tracked::Timed(timer));
     }
 
     /// A clock was stepped: every timer gets the monotonic deadline that fits the clocks as they are now, in
@@ -153,20 +155,17 @@ impl Core {
     fn retime(&mut self, now: Now) {
         let mut timers = self.wheel.take_all();
         let at = |timer: &Timer| match timer {
-            Timer::Due { at, .. } | Timer::Expire { at, .. } => *at,
+            Timer::Due { at, .. } | Timer::Expire { at, .. } | Timer::Job { at, .. } => *at,
         };
         timers.sort_by_key(|(_, timer)| at(timer));
         for (_, timer) in timers {
             match timer {
-                Timer::Due { shard, at, clock } => {
-                    let deadline = self.clocks.deadline(at, clock, now);
-                    let id = self.wheel.insert(deadline, timer);
-                    self.tracked.insert(shard, Tracked::Timed(id));
-                }
+                Timer::Due { shard, at, clock } => self.wait_for(shard, at, clock, now),
                 Timer::Expire { task, at } => {
                     self.expiries.remove(&task);
                     self.track_expiry(task, at, now);
                 }
+                Timer::Job { job, at } => self.job_timer(&job, at, now),
             }
         }
     }

@@ -59,7 +59,7 @@ impl FreshTasks {
             return None;
         }
         let (since, spec) = (fresh.due_at, Arc::clone(&fresh.spec));
-        Some(Candidate { shard, attempt: 1, since, ready: false, spec })
+        Some(Candidate { shard, attempt: 1, since, ready: false, spec, last: None, broadcast: false })
     }
 
     /// What goes with the push of a lease. Only of a first attempt is everything in hand.

@@ -1,36 +1,94 @@
 //! What the loop reads from the tables.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use orloj_model::id::Millis;
+use orloj_model::graph::ShardPlan;
+use orloj_model::id::{JobId, Millis, TaskId};
+use orloj_model::job::JobKey;
 use orloj_model::key::{DueKey, ShardKey, TimeKey};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query;
-use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
+use orloj_model::schema::{JobTable, ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
-use orloj_model::task::{Phase, TaskSpec};
+use orloj_model::task::{Phase, Strategy, TaskSpec};
+use orloj_model::trigger::placeholder::{AttemptValues, expand_attempt};
 use orloj_wire::protocol::Dispatch;
 
 use super::fresh::Fresh;
 use crate::core::{Candidate, Lease, attempt_ref};
+use crate::results;
 
 /// A shard that waits, with what placing it needs; `None` when it does not wait any more.
-pub(super) fn candidate<R: Read>(view: &R, shard: ShardKey) -> Result<Option<Candidate>, R::Error> {
+pub(super) fn candidate<R: Read>(
+    view: &R,
+    shard: ShardKey,
+    specs: &mut Specs,
+) -> Result<Option<Candidate>, R::Error> {
     let Some(row) = view.get::<ShardTable>(&shard)? else { return Ok(None) };
     let (since, ready) = match row.phase {
         Phase::Due { at, .. } => (at, false),
         Phase::Ready { since } => (since, true),
         Phase::Blocked | Phase::Running | Phase::Done => return Ok(None),
     };
-    let Some(spec) = view.get::<SpecTable>(&shard.task)? else { return Ok(None) };
-    Ok(Some(Candidate { shard, attempt: row.next_attempt, since, ready, spec: Arc::new(spec) }))
+    let Some(Known { spec, plan, .. }) = specs.read(view, shard.task)? else { return Ok(None) };
+    let broadcast = spec.strategy == Strategy::Broadcast;
+    let target = plan.as_ref().and_then(|plan| plan.targets.get(usize::from(shard.shard)));
+    let spec = match target.filter(|_| broadcast) {
+        // The push reads the parameters anew.
+        Some(target) => Arc::new(TaskSpec {
+            strategy: Strategy::Pinned(target.clone()),
+            params: Vec::new(),
+            ..TaskSpec::clone(spec)
+        }),
+        None => Arc::clone(spec),
+    };
+    let last = row.attempts.last().map(|attempt| attempt.executor.clone());
+    Ok(Some(Candidate { shard, attempt: row.next_attempt, since, ready, spec, last, broadcast }))
 }
 
-/// Of a lease: its attempt's timeout, and whether a cancel was asked for.
-pub(super) fn of_lease<R: Read>(view: &R, shard: ShardKey) -> Result<(Option<u64>, bool), R::Error> {
-    let timeout_ms = view.get::<SpecTable>(&shard.task)?.and_then(|spec| spec.timeout_ms);
+/// What was read last of a task: its shards come one after the other, and share it.
+#[derive(Debug, Default)]
+pub(super) struct Specs(Option<Known>);
+
+#[derive(Debug)]
+struct Known {
+    task: TaskId,
+    spec: Arc<TaskSpec>,
+    /// Of a broadcast.
+    plan: Option<ShardPlan>,
+}
+
+impl Specs {
+    fn read<R: Read>(&mut self, view: &R, task: TaskId) -> Result<Option<&Known>, R::Error> {
+        if self.0.as_ref().is_none_or(|known| known.task != task) {
+            let Some(spec) = view.get::<SpecTable>(&task)? else { return Ok(None) };
+            let plan = match spec.strategy {
+                Strategy::Broadcast => query::shard_plan(view, task)?,
+                _ => None,
+            };
+            self.0 = Some(Known { task, spec: Arc::new(spec), plan });
+        }
+        Ok(self.0.as_ref())
+    }
+}
+
+/// Of a lease: what was asked for, and whether a cancel was.
+pub(super) fn of_lease<R: Read>(view: &R, shard: ShardKey) -> Result<(Option<TaskSpec>, bool), R::Error> {
+    let spec = view.get::<SpecTable>(&shard.task)?;
     let cancel = view.get::<TaskTable>(&shard.task)?.is_some_and(|state| state.cancel_requested);
-    Ok((timeout_ms, cancel))
+    Ok((spec, cancel))
+}
+
+/// The job of a task, where one made it.
+pub(super) fn job_of(spec: &TaskSpec) -> Option<JobKey> {
+    let (job, _) = spec.origin.job()?;
+    Some(JobKey { caller: spec.caller.clone(), job: JobId::new(job).ok()? })
+}
+
+/// How many tasks of a job may run at a time.
+pub(super) fn limit_of<R: Read>(view: &R, job: &JobKey) -> Result<Option<u32>, R::Error> {
+    Ok(view.get::<JobTable>(job)?.and_then(|job| job.definition.max_running))
 }
 
 /// Everything in the due index with `from <= at < until`, read in pages.
@@ -76,9 +134,13 @@ pub(super) fn dispatch<R: Read>(view: &R, lease: &Lease) -> Result<Option<Dispat
     if !granted && !is_on(Mutant::PushBeforeGrant) {
         return Ok(None);
     }
-    let Some(spec) = view.get::<SpecTable>(&lease.shard.task)? else { return Ok(None) };
+    let Some(mut spec) = view.get::<SpecTable>(&lease.shard.task)? else { return Ok(None) };
     let Some(state) = view.get::<TaskTable>(&lease.shard.task)? else { return Ok(None) };
-    Ok(Some(body(lease, &spec, state.due_at, row.checkpoint)))
+    // A broadcast has its number of shards from when it was due.
+    spec.shard_total = state.shards;
+    let mut body = body(lease, &spec, state.due_at, row.checkpoint);
+    body.params = results::fill(view, &spec, body.params)?;
+    Ok(Some(body))
 }
 
 /// The body of the push for a first attempt, of what is in hand.
@@ -92,16 +154,34 @@ fn body(lease: &Lease, spec: &TaskSpec, due_at: Millis, checkpoint: Option<Vec<u
         attempt: attempt_ref(lease),
         shard_total: spec.shard_total,
         handler: spec.handler.clone(),
-        // Parameters were parsed when they were submitted.
-        params: serde_json::from_slice(&spec.params).unwrap_or_default(),
+        params: params(lease, spec),
         caller_id: spec.caller.to_string(),
-        business_key: spec.business_key.clone(),
+        business_key: spec.business_key.as_ref().map(|key| expanded(lease, spec, key).into_owned()),
         dedupe_key: spec.dedupe_key.clone().unwrap_or_else(|| lease.shard.task.to_string()),
         timeout_ms: spec.timeout_ms.map(|ms| if is_on(Mutant::TimeoutDoubled) { 2 * ms } else { ms }),
         due_at,
         scheduled_at,
         job_id,
         checkpoint,
+    }
+}
+
+/// The parameters of an attempt. They were parsed when they were submitted, or when the job was.
+fn params(lease: &Lease, spec: &TaskSpec) -> serde_json::Value {
+    let text = std::str::from_utf8(&spec.params).unwrap_or_default();
+    serde_json::from_str(&expanded(lease, spec, text)).unwrap_or_default()
+}
+
+/// Fills in what a job's text says of the attempt. A submission's text means nothing but itself, and neither does
+/// one that a person gave for one run and that is no placeholder.
+fn expanded<'a>(lease: &Lease, spec: &TaskSpec, text: &'a str) -> Cow<'a, str> {
+    if spec.origin.job().is_none() || !text.contains("${") {
+        return Cow::Borrowed(text);
+    }
+    let (attempt, shard_index, shard_total) = (lease.attempt, lease.shard.shard, spec.shard_total);
+    match expand_attempt(text, AttemptValues { attempt, shard_index, shard_total }) {
+        Ok(filled) => Cow::Owned(filled),
+        Err(_) => Cow::Borrowed(text),
     }
 }
 

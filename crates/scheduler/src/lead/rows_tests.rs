@@ -106,7 +106,7 @@ fn executor() -> ExecutorId {
 #[test]
 fn a_first_attempt_is_the_same_from_hand_and_from_the_tables() {
     let mut world = World::submitted();
-    let read = candidate(&world.tables, SHARD).unwrap().unwrap();
+    let read = candidate(&world.tables, SHARD, &mut Specs::default()).unwrap().unwrap();
     let known = world.fresh.candidate(SHARD).unwrap();
     assert_eq!((known.attempt, known.since, known.ready), (read.attempt, read.since, read.ready));
     assert_eq!(known.spec, read.spec);
@@ -137,10 +137,28 @@ fn a_second_attempt_is_read_with_its_checkpoint_also_when_the_first_was_never_pu
         chance: 0,
     })));
     assert!(world.fresh.candidate(SHARD).is_none(), "what became of the first stands in the tables alone");
-    let next = candidate(&world.tables, SHARD).unwrap().unwrap();
+    let next = candidate(&world.tables, SHARD, &mut Specs::default()).unwrap().unwrap();
     let second = world.grant(next.attempt);
     assert_eq!(second.attempt, 2);
     assert!(world.fresh.take_for(&second).is_none());
     let pushed = dispatch(&world.tables, &second).unwrap().unwrap();
     assert_eq!(pushed.checkpoint, Some(vec![1, 2]));
+}
+
+#[test]
+fn what_a_job_says_of_the_attempt_is_filled_in_for_each_and_a_submission_means_itself() {
+    let world = World::submitted();
+    let mut spec = world.tables.get::<SpecTable>(&TASK).unwrap().unwrap();
+    spec.params = br#"{"x":"${attempt} of ${shardIndex}/${shardTotal}, $${HOME}"}"#.to_vec();
+    spec.business_key = Some("k-${attempt}".into());
+    let lease = Lease { shard: SHARD, attempt: 3, fence: 9 };
+    let as_it_is = body(&lease, &spec, 0, None);
+    assert_eq!(as_it_is.params["x"], "${attempt} of ${shardIndex}/${shardTotal}, $${HOME}");
+    spec.origin = Origin::Fire { job: "nightly".into(), scheduled_at: 5 };
+    let filled = body(&lease, &spec, 0, None);
+    assert_eq!(filled.params["x"], "3 of 0/1, ${HOME}");
+    assert_eq!(filled.business_key.as_deref(), Some("k-3"));
+    assert_eq!((filled.job_id.as_deref(), filled.scheduled_at), (Some("nightly"), Some(5)));
+    spec.params = br#"{"x":"${HOME}"}"#.to_vec();
+    assert_eq!(body(&lease, &spec, 0, None).params["x"], "${HOME}", "a person's own text");
 }

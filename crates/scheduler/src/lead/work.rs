@@ -10,8 +10,9 @@ use orloj_wire::protocol::{
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
+use super::jobs::Undone;
 use super::{Ended, Leader, lost_or_again, rows};
-use crate::core::{Lease, Step, attempt_ref};
+use crate::core::{After, Duty, Lease, Step, attempt_ref};
 use crate::error::LeaderError;
 use crate::link::{self, LinkError, Target};
 
@@ -25,6 +26,7 @@ pub(super) enum Done {
     Announced(ExecutorId, Result<Holdings, LinkError>),
     /// Whether a majority still follows this leader, after an executor spoke of a later round.
     Confirmed(ExecutorId, Result<u64, ReadError>),
+    Jobs(Result<Vec<(Duty, After, Vec<Reply>)>, Undone>),
     Registered(
         ExecutorId,
         Vec<Held>,
@@ -42,10 +44,11 @@ impl Leader<'_> {
             Step::Push { executor, leases } => self.push(executor, leases),
             Step::Cancel { executor, reason, leases } => self.stop(executor, reason, leases),
             Step::Announce { executor } => self.announce(executor),
+            Step::Jobs(duties) => self.jobs(duties),
         }
     }
 
-    fn spawn(&mut self, work: impl Future<Output = Done> + Send + 'static) {
+    pub(super) fn spawn(&mut self, work: impl Future<Output = Done> + Send + 'static) {
         let finished = self.finished.clone();
         self.work.spawn(async move {
             // Nobody listens only when the leadership has ended.
@@ -167,6 +170,9 @@ impl Leader<'_> {
                     if !self.core.applied(command, &applied.reply, now) {
                         return Err(Ended::Lost);
                     }
+                    if let Command::Graph(command) = command {
+                        self.graph_refused(command, &applied.reply);
+                    }
                 }
             }
             Done::Proposed(commands, Err(error)) => match error {
@@ -202,6 +208,7 @@ impl Leader<'_> {
                 warn!(%executor, round = self.round, "the executor has seen a later round than there is");
             }
             Done::Broken(fault) => return Err(fault.into()),
+            Done::Jobs(result) => self.jobs_done(result, now)?,
             Done::Registered(id, holding, result, respond) => {
                 let answer = self.answer_registration(&id, &holding, result)?;
                 // An executor that has gone asks again.

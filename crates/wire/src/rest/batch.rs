@@ -1,10 +1,10 @@
 //! The bodies of a submission of many tasks.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use super::{Submit, Submitted};
-use crate::json::Object;
+use crate::json::objects;
 use crate::problem::Problem;
 
 /// The most tasks of one batch.
@@ -19,11 +19,6 @@ pub struct SubmitBatch {
     /// 1-1,000 submissions.
     #[serde(deserialize_with = "objects")]
     pub tasks: Vec<Submit>,
-}
-
-fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Submit>, D::Error> {
-    let tasks = Vec::<Object<Submit>>::deserialize(deserializer)?;
-    Ok(tasks.into_iter().map(|Object(task)| task).collect())
 }
 
 /// The answer to a batch: 200, with a result for each submission, in their order.

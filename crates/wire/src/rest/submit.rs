@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::OnShardFailure;
 use crate::json::Strict;
 use crate::problem::FieldError;
 use crate::time::Time;
@@ -21,12 +22,12 @@ pub const MAX_ATTEMPT_MS: u64 = 30 * 86_400_000;
 pub const MAX_BACKOFF_MS: u64 = 7 * 86_400_000;
 /// The longest routing, business or dedupe key and label value, in bytes.
 pub const TEXT_LIMIT: usize = 256;
+/// The priority of a task where none is asked for.
+pub const DEFAULT_PRIORITY: u64 = 5;
 /// The most labels.
 const LABELS_LIMIT: usize = 32;
 /// The most steps of a backoff list.
 const BACKOFF_LIMIT: usize = 10;
-/// The most parents of a task.
-const DEPENDS_LIMIT: usize = 1_000;
 
 /// A submission. Only `handler` is required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +95,9 @@ pub struct Submit {
     )]
     #[schemars(range(min = 1, max = 1024))]
     pub shard_total: Option<u64>,
+    /// What becomes of the other shards when one has failed for good; by default they go on.
+    #[serde(default, alias = "on_shard_failure", skip_serializing_if = "Option::is_none")]
+    pub on_shard_failure: Option<OnShardFailure>,
     /// Tasks that must end first.
     #[serde(default, alias = "depends_on", skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependsOn>,
@@ -113,7 +117,7 @@ pub struct Submit {
     pub allow_unknown_handler: bool,
 }
 
-fn no_params() -> Strict {
+pub(super) fn no_params() -> Strict {
     Strict(Value::Object(serde_json::Map::new()))
 }
 
@@ -197,7 +201,7 @@ pub enum Strategy {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DependsOn {
-    /// The parent.
+    /// The parent; in a batch also `#PLACE`, the place of an earlier submission of it, from 0.
     #[serde(alias = "task_id")]
     pub task_id: String,
     /// On which end of it; by default `success`.
@@ -219,7 +223,9 @@ pub enum DependsOnEnd {
 }
 
 /// A number within bounds, or null.
-fn within<'de, D: Deserializer<'de>, const MIN: u64, const MAX: u64>(de: D) -> Result<Option<u64>, D::Error> {
+pub(super) fn within<'de, D: Deserializer<'de>, const MIN: u64, const MAX: u64>(
+    de: D,
+) -> Result<Option<u64>, D::Error> {
     Option::<u64>::deserialize(de)?.map(bounded::<D::Error, MIN, MAX>).transpose()
 }
 
@@ -254,6 +260,7 @@ impl Submit {
             business_key: None,
             dedupe_key: None,
             shard_total: None,
+            on_shard_failure: None,
             depends_on: Vec::new(),
             callback_url: None,
             estimated_duration_ms: None,
@@ -290,10 +297,7 @@ impl Submit {
             let message = format!("{} steps are outside 1-{BACKOFF_LIMIT}", retry.backoff_ms.len());
             faults.push(FieldError::new("/retry/backoffMs", message));
         }
-        if self.depends_on.len() > DEPENDS_LIMIT {
-            let message = format!("{} parents are more than {DEPENDS_LIMIT}", self.depends_on.len());
-            faults.push(FieldError::new("/dependsOn", message));
-        }
+        self.check_graph(&mut faults);
         faults
     }
 
@@ -334,7 +338,7 @@ fn free_text(faults: &mut Vec<FieldError>, pointer: &str, value: &str) {
 }
 
 /// Enough of a value to recognise it in an error.
-fn shortened(value: &str) -> String {
+pub(super) fn shortened(value: &str) -> String {
     const SHOWN: usize = 80;
     match value.char_indices().nth(SHOWN) {
         None => value.to_owned(),

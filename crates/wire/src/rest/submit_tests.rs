@@ -32,7 +32,7 @@ fn every_field_survives_the_way_out_and_back() {
         "expireAt": "2027-01-15T08:00:00.000Z",
         "retry": {"maxRetries": 1, "backoffMs": [1, 2], "jitterPct": 10, "maxLost": 0},
         "labels": {"disk": "ssd"}, "routingKey": "r", "zone": "z", "strategy": {"pinned": "e1"},
-        "businessKey": "b", "dedupeKey": "d", "shardTotal": 2,
+        "businessKey": "b", "dedupeKey": "d", "shardTotal": 2, "onShardFailure": "cancel",
         "dependsOn": [{"taskId": "tsk_AAECAwQFBgcICQoLDA0ODw", "on": "failure"}],
         "callbackUrl": "https://hooks.example.com/cb", "estimatedDurationMs": 7, "allowUnknownHandler": true,
     });
@@ -156,6 +156,43 @@ fn faults_name_the_offending_character() {
         assert_eq!(faults[0].pointer, pointer);
         assert!(faults[0].message.contains(shown), "{faults:?}");
     }
+}
+
+#[test]
+fn parents_are_ids_or_places_of_a_batch_each_named_once() {
+    let id = "tsk_AAECAwQFBgcICQoLDA0ODw";
+    let faults = |parents: Value| with("dependsOn", parents).unwrap().faults();
+    assert_eq!(faults(json!([{"taskId": id}, {"taskId": "#0"}, {"taskId": "#999"}])), vec![]);
+    for (parents, pointer, shown) in [
+        (json!([{"taskId": "x"}]), "/dependsOn/0/taskId", "\"x\" is no task id"),
+        (json!([{"taskId": "#1000"}]), "/dependsOn/0/taskId", "no task id"),
+        (json!([{"taskId": "#-1"}]), "/dependsOn/0/taskId", "no task id"),
+        (json!([{"taskId": id}, {"taskId": id, "on": "failure"}]), "/dependsOn/1/taskId", "twice"),
+    ] {
+        let found = faults(parents);
+        assert_eq!(found[0].pointer, pointer, "{found:?}");
+        assert!(found[0].message.contains(shown), "{found:?}");
+    }
+    let refers = |to: Value| {
+        parse(json!({"handler": "echo", "dependsOn": [{"taskId": id}], "params": {"a": {"$result": to}}}))
+            .unwrap()
+            .faults()
+    };
+    assert_eq!((refers(json!(id)), refers(json!(0))), (vec![], vec![]));
+    assert_eq!(refers(json!(1))[0].pointer, "/params/a");
+    assert!(refers(json!("tsk_x"))[0].message.contains("\"tsk_x\" is none of the 1 parents"));
+    assert_eq!(
+        with("params", json!({"$result": "x"})).unwrap().faults(),
+        vec![],
+        "without parents it is text"
+    );
+}
+
+#[test]
+fn a_broadcast_counts_its_shards_itself() {
+    let of = |total| parse(json!({"handler": "echo", "strategy": "broadcast", "shardTotal": total})).unwrap();
+    assert_eq!(of(1).faults(), vec![]);
+    assert_eq!(of(2).faults()[0].pointer, "/shardTotal");
 }
 
 #[test]

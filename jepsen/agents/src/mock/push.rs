@@ -192,6 +192,8 @@ impl Mock {
             sender: sender.map(str::to_owned),
             due_at_ms: dispatch.due_at,
             label: label(&dispatch.params).or_else(|| Some(Work::of(&dispatch.params).label)),
+            job: dispatch.job_id.clone(),
+            scheduled_at_ms: dispatch.scheduled_at,
             verdict: verdict.to_owned(),
             reason: word.1.map(str::to_owned),
             wall_ms: now.wall_ms,

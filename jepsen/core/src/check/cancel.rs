@@ -7,7 +7,7 @@
 //! - a task that the answer called CANCELLED is seen otherwise, or a report on it that was made later is accepted;
 //! - a task whose executor was asked to stop is seen waiting, skipped, or running without the mark, or ends
 //!   as succeeded without an attempt that did;
-//! - a task is CANCELLED in a table although no cancel of it ever began.
+//! - a task is CANCELLED in a table although no cancel of it ever began, and no job replaces it.
 //!
 //! It passes when a running task ends otherwise before its executor has stopped it, and when a push with an
 //! attempt granted before the cancel arrives after it. Unknown when no cancel was taken.
@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
+use super::jobs::replaceable;
 use crate::event::{Event, FinalTask, TaskSeen, What};
 use crate::history::{History, Operation};
 use crate::tables::final_tables;
@@ -41,6 +42,7 @@ pub fn check(history: &History, _: &Options) -> Vec<Judgement> {
             begun.insert(task);
         }
     }
+    begun.extend(replaceable(history));
     reads(&operations, &taken, &mut judgement);
     executors(history, &taken, &mut judgement);
     for table in final_tables(history) {

@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
+use super::jobs::replaceable;
 use crate::acks::Acks;
 use crate::event::{Event, Finish, Grant, Kind, Submit, TaskSeen, What};
 use crate::history::{History, Operation};
@@ -48,6 +49,12 @@ impl<'a> Work<'a> {
         self.calls.push(Call { call: begin.mono_ns, ret: known.map(|end| end.mono_ns), op });
         self.events.push((begin.i, end.unwrap_or(begin).i));
         self.has_origin |= matches!(op, Op::Submit { .. } | Op::SubmitUnknown);
+    }
+
+    /// What may have happened at any time, or never.
+    fn add_at_any_time(&mut self, op: Op) {
+        self.calls.push(Call { call: 0, ret: None, op });
+        self.events.push(self.events.first().copied().unwrap_or_default());
     }
 
     /// All that a read tells.
@@ -255,8 +262,12 @@ impl<'a> Tasks<'a> {
             }
         }
         for work in self.by_id.values_mut().filter(|work| !work.has_origin) {
-            work.calls.push(Call { call: 0, ret: None, op: Op::SubmitUnknown });
-            work.events.push(work.events.first().copied().unwrap_or_default());
+            work.add_at_any_time(Op::SubmitUnknown);
+        }
+        for task in replaceable(history) {
+            if let Some(work) = self.by_id.get_mut(task) {
+                work.add_at_any_time(Op::CancelUnknown);
+            }
         }
     }
 

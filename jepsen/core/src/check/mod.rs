@@ -19,6 +19,7 @@ pub mod dispatch;
 pub mod effects;
 pub mod fairness;
 pub mod identity;
+pub mod jobs;
 pub mod linear;
 pub mod lists;
 pub mod liveness;
@@ -149,6 +150,7 @@ pub const CHECKERS: &[Checker] = &[
     transitions::final_is_final,
     outcomes::no_invention,
     fairness::bounded_waits,
+    jobs::schedules,
     timing::never_early,
     timing::steps_leave_delays_alone,
     timing::timeouts,

@@ -68,7 +68,12 @@ fn status(life: &Life<'_>, table: &FinalTask, options: &Options) -> Result<(), F
         "FAILED" => failures(life, table, options),
         "CANCELLED" => {
             let asked = life.cancels.iter().any(|cancel| cancel.end.is_none_or(|end| end.kind != Kind::Fail));
-            if asked { Ok(()) } else { Err(("CANCELLED, and nobody asked for it".into(), Vec::new())) }
+            let replaced = life.job.is_some_and(|job| job.overlap == "cancelOther");
+            if asked || replaced {
+                Ok(())
+            } else {
+                Err(("CANCELLED, and nobody asked for it".into(), Vec::new()))
+            }
         }
         "SKIPPED" => match life.request() {
             Some(request) if request.expire_at_ms.is_none() => {

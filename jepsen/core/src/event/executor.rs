@@ -78,6 +78,12 @@ pub struct Recv {
     /// The harness's name of the work, from the parameters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The job that made the task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The instant for which it was made, ms since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled_at_ms: Option<i64>,
     /// `accepted`, `duplicate`, `refused`.
     pub verdict: String,
     /// Of a refusal: `queue_full`, `draining`, `stale_fence`, `stale_round`, `wrong_incarnation`, or a vice's name.

@@ -112,6 +112,7 @@ fn make_up<T: Write>(
             task: fire.task,
             filled: &fire.filled,
             overlap: row.overlap,
+            trigger: Some(0),
         };
         match make_task(cx, state, &make)? {
             Made::Task { .. } => {

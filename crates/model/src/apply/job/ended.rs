@@ -3,13 +3,14 @@
 
 use super::fire::replace_more;
 use crate::apply::context::Context;
+use crate::apply::graph;
 use crate::event::Event;
 use crate::id::TaskId;
 use crate::job::{JobState, REPLACED_PER_COMMAND};
-use crate::key::{JobTaskKey, ShardKey};
-use crate::schema::{JobStateTable, JobTasksTable, ShardTable, TaskJobTable, TaskTable};
+use crate::key::JobTaskKey;
+use crate::schema::{JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
-use crate::task::{DueClock, Phase, Reason};
+use crate::task::{DueClock, Reason};
 
 /// Tells jobs of their tasks that ended in this command. What is cancelled on the way may end too; of those there
 /// are at most [`REPLACED_PER_COMMAND`].
@@ -22,6 +23,7 @@ pub(crate) fn hear_of_ended<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::
 }
 
 fn ended<T: Write>(cx: &mut Context<'_, T>, task: TaskId, budget: &mut usize) -> Result<(), T::Error> {
+    graph::task_ended(cx, task)?;
     let Some(job) = cx.tables.get::<TaskJobTable>(&task)? else { return Ok(()) };
     cx.tables.delete::<TaskJobTable>(&task)?;
     cx.tables.delete::<JobTasksTable>(&JobTaskKey { job: job.clone(), task })?;
@@ -62,16 +64,7 @@ pub(super) fn release_if_alone<T: Write>(
     }
     state.queued = None;
     state.replace_from = None;
-    for shard in 0..row.shards {
-        let key = ShardKey { task, shard };
-        let Some(mut shard) = cx.tables.get::<ShardTable>(&key)? else { continue };
-        // It was due when its job fired, by whichever clock: no clock holds it up any more.
-        let (at, clock) = (row.due_at, DueClock::Cluster);
-        cx.set_phase(key, row.priority, &mut shard, Phase::Due { at, clock })?;
-        cx.put_shard(key, &shard)?;
-        cx.events.push(Event::Waiting { shard: key, due_at: at, clock });
-    }
-    row.reason = Reason::Ready;
-    cx.put_task(task, &mut row, None)?;
-    Ok(())
+    // It was due when its job fired, by whichever clock: no clock holds it up any more.
+    let at = row.due_at;
+    graph::release(cx, task, row, at, DueClock::Cluster)
 }

@@ -4,20 +4,22 @@
 use super::or_refuse;
 use crate::apply::cancel::cancel;
 use crate::apply::context::Context;
-use crate::apply::create::{New, create};
+use crate::apply::create::{New, Start, create};
+use crate::apply::graph::{NewRun, create_run, keep_policy};
 use crate::apply::job::calendar::not_told;
 use crate::command::{Fire, Refusal, Reply, SkipFire};
+use crate::graph::RunFlow;
 use crate::id::{Millis, TaskId};
 use crate::job::{
     Cause, Definition, Filled, JobKey, JobOutcome, JobState, NEXT_PASSED_LIMIT, OPEN_LIMIT,
     REPLACED_PER_COMMAND,
 };
 use crate::key::{JobTaskKey, KeyWriter, after_prefix};
-use crate::schema::{JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
+use crate::schema::{JobFlowTable, JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
-use crate::task::DueClock;
+use crate::task::{DueClock, TaskSpec};
 use crate::trigger::overlap::{Decision, OpenTask, OverlapPolicy, decide};
-use crate::trigger::{Missed, Next, Passed, SkipReason};
+use crate::trigger::{Missed, Next, Passed, SkipReason, Trigger};
 
 /// A task that a job is to make.
 pub(super) struct Make<'a> {
@@ -30,6 +32,8 @@ pub(super) struct Make<'a> {
     pub(super) task: TaskId,
     pub(super) filled: &'a Filled,
     pub(super) overlap: OverlapPolicy,
+    /// The trigger in whose zone the dates of the steps are; UTC of a run by hand.
+    pub(super) trigger: Option<u16>,
 }
 
 /// What became of it.
@@ -76,6 +80,7 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
         task: fire.task,
         filled: &fire.filled,
         overlap: job.definition.overlap,
+        trigger: next.triggers.first().copied(),
     };
     let made = make_task(cx, &mut state, &make)?;
     let limited = job.definition.triggers.iter().any(|trigger| trigger.limits().max_fires.is_some());
@@ -168,7 +173,7 @@ pub(super) fn make_task<T: Write>(
         }
     };
     let spec = make.definition.task(job, cause.origin(&job.job, scheduled_at), make.due_at, make.filled);
-    create(cx, &New { task, spec: &spec, due_at: make.due_at, clock: make.clock, blocked: queued })?;
+    create_one(cx, make, &spec, queued)?;
     cx.tables.put::<TaskJobTable>(&task, job)?;
     cx.tables.put::<JobTasksTable>(&JobTaskKey { job: job.clone(), task }, &())?;
     state.open += 1;
@@ -178,6 +183,26 @@ pub(super) fn make_task<T: Write>(
     }
     cx.record(job, state, JobOutcome::Fired { scheduled_at, task, cause, queued })?;
     Ok(Made::Task { queued })
+}
+
+/// Makes the task, or the run of a job with steps.
+fn create_one<T: Write>(
+    cx: &mut Context<'_, T>,
+    make: &Make<'_>,
+    spec: &TaskSpec,
+    queued: bool,
+) -> Result<(), T::Error> {
+    let &Make { task, due_at, clock, .. } = make;
+    let flow = cx.tables.get::<JobFlowTable>(make.job)?.unwrap_or_default();
+    if flow.steps.is_empty() {
+        let start = if queued { Start::Queued } else { Start::Free };
+        create(cx, &New { task, spec, due_at, clock, start })?;
+        return keep_policy(cx, task, spec, flow.on_shard_failure);
+    }
+    let trigger = make.trigger.and_then(|place| make.definition.triggers.get(usize::from(place)));
+    let time_zone = trigger.map_or("UTC", Trigger::time_zone).to_owned();
+    let flow = RunFlow { steps: flow.steps, time_zone };
+    create_run(cx, &NewRun { task, spec, due_at, clock, queued, flow })
 }
 
 /// What the policy says of the open tasks. Reads no more of them than it needs.

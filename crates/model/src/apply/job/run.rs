@@ -37,6 +37,7 @@ pub(super) fn run_now<T: Write>(cx: &mut Context<'_, T>, run: &RunNow) -> Result
         task: run.task,
         filled: &run.filled,
         overlap: run.overlap.unwrap_or(job.definition.overlap),
+        trigger: None,
     };
     let made = make_task(cx, &mut state, &make)?;
     if let Made::Task { .. } = made {

@@ -1,0 +1,91 @@
+//! Running a job now.
+
+use orloj_model::command::{JobCommand, RunNow};
+use orloj_model::id::{Millis, TaskId};
+use orloj_model::job::{Definition, Filled};
+use orloj_model::query::JobView;
+use orloj_model::trigger::SkipReason;
+use orloj_model::{Refusal, Reply};
+use orloj_wire::json::Strict;
+use orloj_wire::problem::Code;
+use orloj_wire::rest::REPLAYED_HEADER;
+use orloj_wire::rest::job::{JobRun, RunJob, params_faults};
+
+use super::{Call, TRIES, contended};
+use crate::ops::unexpected;
+use crate::outcome::{Answer, Failure};
+
+impl Call<'_> {
+    pub(super) async fn run_job(&self, id: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let RunJob { params, overlap } = self.optional_body()?;
+        let key = self.job_key(id)?;
+        let faults = params.as_ref().map(|Strict(params)| params_faults("/params", params, id));
+        if let Some(faults) = faults.filter(|faults| !faults.is_empty()) {
+            return Err(Failure::fields(Code::ValidationFailed, faults));
+        }
+        let params = params.map(|Strict(params)| params.to_string());
+        self.up_to_date().await?;
+        let mut claim = Some(self.claim());
+        for _ in 0..TRIES {
+            let (view, now) = (self.own_job(&key)?.value, self.now()?);
+            let task = TaskId::draw(&*self.shared.random);
+            let run = RunNow {
+                job: key.clone(),
+                version: view.job.version,
+                scheduled_at: now,
+                task,
+                filled: filled(&view, task, now, params.as_deref())?,
+                overlap,
+                claim: claim.take(),
+                idempotency: self.idempotency(),
+            };
+            let applied = self.propose_job(JobCommand::RunNow(Box::new(run))).await?;
+            let (task, queued) = match applied.reply {
+                Reply::Fired { task, queued } => (task, Some(queued)),
+                Reply::Submitted { task, replayed: true, .. } => (task, None),
+                Reply::FireSkipped { reason } => return Err(skipped(&view, reason)),
+                Reply::Refused(Refusal::VersionMismatch { .. }) => continue,
+                Reply::Refused(refusal) => return Err(refusal.into()),
+                other => return Err(unexpected(&other)),
+            };
+            let body = JobRun {
+                job_id: id.to_owned(),
+                task_id: task.to_string(),
+                queued,
+                applied_index: applied.index,
+            };
+            let location = format!("/openapi/v1/tasks/{task}");
+            let answer = Answer::json(202, &body).at(applied.index).with("location", location);
+            return Ok(if queued.is_none() { answer.with(REPLAYED_HEADER, "true") } else { answer });
+        }
+        Err(contended())
+    }
+}
+
+/// The texts of a run, with what is known of it filled in. Dates are in the zone of the job's first trigger.
+fn filled(view: &JobView, task: TaskId, now: Millis, params: Option<&str>) -> Result<Filled, Failure> {
+    let zone = view.job.definition.triggers.first().map_or("UTC", |trigger| trigger.time_zone());
+    let fill = |definition: &Definition| {
+        // Checked when the job, or the request, came in.
+        definition
+            .fill(&view.key, task, now, zone)
+            .map_err(|error| Failure::internal("a stored placeholder is wrong", &error))
+    };
+    let Some(params) = params else { return fill(&view.job.definition) };
+    let mut definition = view.job.definition.clone();
+    params.clone_into(&mut definition.template.params);
+    let mut filled = fill(&definition)?;
+    filled.params.get_or_insert_with(|| params.as_bytes().to_vec());
+    Ok(filled)
+}
+
+fn skipped(view: &JobView, reason: SkipReason) -> Failure {
+    let open = view.state.open;
+    let detail = format!(
+        "no task was made ({}): {open} earlier ones are open; another \"overlap\" in the body can allow, queue or \
+         replace",
+        reason.name()
+    );
+    Failure::new(Code::OverlapSkipped, detail)
+}

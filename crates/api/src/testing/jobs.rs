@@ -1,0 +1,468 @@
+//! Jobs over REST: what is stored, what is refused, and what becomes of it.
+
+use orloj_model::command::{Fire, JobCommand};
+use orloj_model::id::{CallerId, JobId};
+use orloj_model::job::{Filled, JobKey};
+use orloj_model::{Command, Reply as ModelReply};
+use serde_json::{Value, json};
+
+use super::{Draft, Reply, Universe};
+
+/// A request on a job or a calendar.
+pub(super) fn call(method: &str, path: &str, body: Value) -> Draft {
+    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    Draft { body, ..Draft::new(method, &format!("/openapi/v1/{path}")) }
+}
+
+/// A job that fires every minute.
+pub(super) fn minutely() -> Value {
+    json!({"handler": "echo", "triggers": [{"kind": "fixedRate", "everyMs": 60_000}]})
+}
+
+async fn put(universe: &Universe, id: &str, body: Value) -> Reply {
+    universe.leader().call(&call("PUT", &format!("jobs/{id}"), body)).await
+}
+
+async fn get(universe: &Universe, id: &str) -> Reply {
+    universe.leader().call(&call("GET", &format!("jobs/{id}"), Value::Null)).await
+}
+
+/// Lets a job fire as the leader's loop would; the task.
+fn fire(universe: &Universe, id: &str, task: u8) -> ModelReply {
+    let key = JobKey { caller: CallerId::new("a").unwrap(), job: JobId::new(id).unwrap() };
+    let view = universe.job(&key).unwrap();
+    let next = view.state.next.unwrap();
+    let after = orloj_model::trigger::Next {
+        scheduled_at: next.scheduled_at + 60_000,
+        due_at: next.due_at + 60_000,
+        ..next.clone()
+    };
+    let fire = Fire {
+        job: key,
+        revision: view.state.revision,
+        scheduled_at: next.scheduled_at,
+        task: orloj_model::id::TaskId([task; 16]),
+        filled: Filled::default(),
+        next: Some(after),
+    };
+    universe.run(Command::Job(Box::new(JobCommand::Fire(fire))))
+}
+
+#[tokio::test]
+async fn a_job_is_created_shown_with_its_defaults_and_found_again() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let body = json!({"jobId": "nightly", "handler": "echo", "title": "Nächtlich", "triggers": [
+        {"kind": "cron", "expression": "0 48 10 * * *", "timeZone": "America/Phoenix"}]});
+    let created = node.call(&call("POST", "jobs", body.clone())).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    assert_eq!(created.header("location"), "/openapi/v1/jobs/nightly");
+    assert_eq!(created.header("orloj-applied-index"), universe.applied().to_string());
+    assert_eq!((&created.body["version"], &created.body["jobId"]), (&1.into(), &"nightly".into()));
+    assert_eq!(created.body["createdAt"], "2027-01-15T08:00:00.000Z");
+    let definition = &created.body["definition"];
+    assert_eq!((&definition["misfire"], &definition["overlap"]), (&"fireOnce".into(), &"skip".into()));
+    assert_eq!(definition["triggers"][0]["dst"], json!({"gap": "shift", "overlap": "first"}));
+    // As the fire is, so it is shown, whatever zone the server has.
+    let next = json!({"scheduledAt": "2027-01-15T17:48:00.000Z", "dueAt": "2027-01-15T17:48:00.000Z",
+                      "local": "2027-01-15T10:48:00-07:00", "dst": null});
+    assert_eq!(created.body["state"]["nextFire"], next);
+    assert_eq!(get(&universe, "nightly").await.body, created.body);
+    let again = node.call(&call("POST", "jobs", body)).await;
+    again.is(409, "job_exists");
+    get(&universe, "other").await.is(404, "job_not_found");
+    get(&universe, "a.b").await.is(404, "job_not_found");
+    node.call(&call("GET", "jobs/nightly", Value::Null).by_b()).await.is(404, "job_not_found");
+    node.call(&call("GET", "jobs", Value::Null).by_admin()).await.is(403, "scope_denied");
+}
+
+#[tokio::test]
+async fn what_is_shown_can_be_sent_again_and_changes_nothing() {
+    let universe = Universe::of(1).await;
+    for (id, triggers) in [
+        ("rate", json!([{"kind": "fixedRate", "everyMs": 7_000}])),
+        ("every", json!([{"kind": "cron", "expression": "@every 10m"}])),
+        ("delay", json!([{"kind": "fixedDelay", "delayMs": 7_000}])),
+        ("once", json!([{"kind": "once", "delayMs": 7_000}])),
+        ("none", json!([])),
+    ] {
+        let body = json!({"handler": "echo", "triggers": triggers});
+        let first = put(&universe, id, body.clone()).await;
+        assert_eq!(first.status, 201, "{}", first.text);
+        universe.clock.advance_ms(10_000);
+        for body in [body, first.body["definition"].clone()] {
+            let again = put(&universe, id, body).await;
+            assert_eq!((again.status, &again.body["version"]), (200, &1.into()), "{id}: {}", again.text);
+            assert_eq!(again.body["state"], first.body["state"], "{id}: the next fire stays where it is");
+        }
+    }
+}
+
+#[tokio::test]
+async fn b65_an_edit_fires_nothing_that_has_passed() {
+    let universe = Universe::of(1).await;
+    // It is 08:00; the job ran at 03:00.
+    let at = |expression: &str, title: &str| json!({"handler": "echo", "title": title, "triggers": [{"kind": "cron", "expression": expression}]});
+    put(&universe, "daily", at("0 3 * * *", "")).await;
+    let next = |reply: &Reply| reply.body["state"]["nextFire"]["scheduledAt"].as_str().unwrap().to_owned();
+    assert_eq!(next(&put(&universe, "daily", at("0 7 * * *", "")).await), "2027-01-16T07:00:00.000Z");
+    let renamed = put(&universe, "daily", at("0 7 * * *", "x")).await;
+    assert_eq!((next(&renamed).as_str(), &renamed.body["version"]), ("2027-01-16T07:00:00.000Z", &3.into()));
+    let earlier = put(&universe, "daily", at("0 9 * * *", "x")).await;
+    assert_eq!(next(&earlier), "2027-01-15T09:00:00.000Z");
+}
+
+#[tokio::test]
+async fn every_fault_of_a_job_is_named() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let bad = json!({"handler": "a b", "title": "x".repeat(600), "priority": 5, "misfireCap": 3, "shardTotal": 2,
+        "params": {"day": "${day}"}, "strategy": {"pinned": "e 1"},
+        "triggers": [{"kind": "cron", "expression": "0 0 30 2 *"}, {"kind": "fixedRate", "everyMs": 1}]});
+    let reply = put(&universe, "j", bad).await;
+    reply.is(422, "validation_failed");
+    let errors = reply.body["errors"].as_array().unwrap();
+    let pointers: Vec<_> = errors.iter().map(|error| error["pointer"].as_str().unwrap()).collect();
+    for pointer in [
+        "/title",
+        "/misfireCap",
+        "/params/day",
+        "/triggers/0/expression",
+        "/triggers/1/everyMs",
+        "/handler",
+        "/strategy/pinned",
+    ] {
+        assert!(pointers.contains(&pointer), "{pointer} is not among {pointers:?}");
+    }
+    let expression = errors.iter().find(|error| error["pointer"] == "/triggers/0/expression").unwrap();
+    assert_eq!(expression["position"], 4);
+    assert!(expression["message"].as_str().unwrap().starts_with("\"0 0 30 2 *\": at character 4: "));
+    for (body, status, code) in [
+        (json!({"handler": "echo", "colour": 1}), 400, "invalid_request"),
+        (json!({"handler": "echo", "triggers": [["cron"]]}), 400, "invalid_request"),
+        (json!([]), 400, "invalid_request"),
+        (json!({"handler": "nobody-has-it"}), 422, "handler_unknown"),
+        (json!({"handler": "echo", "calendars": ["none"]}), 422, "validation_failed"),
+        (json!({"jobId": "k", "handler": "echo"}), 422, "validation_failed"),
+        (
+            json!({"handler": "echo", "triggers": [{"kind": "once", "at": "2027-01-15T07:59:59Z"}]}),
+            422,
+            "validation_failed",
+        ),
+    ] {
+        put(&universe, "j", body).await.is(status, code);
+    }
+    put(&universe, "a.b", json!({"handler": "echo"})).await.is(422, "validation_failed");
+    node.call(&call("POST", "jobs", json!({"handler": "echo"}))).await.is(422, "validation_failed");
+    node.call(&call("PUT", "jobs/j", Value::Null)).await.is(400, "invalid_request");
+    node.call(&call("PUT", "jobs/j", minutely()).query("force=1")).await.is(400, "invalid_query");
+    assert_eq!(universe.proposals(), 0);
+    let trusted = json!({"handler": "nobody-has-it", "allowUnknownHandler": true});
+    assert_eq!(put(&universe, "j", trusted).await.status, 201);
+    // The handler that it has is not asked for again.
+    let edited = json!({"handler": "nobody-has-it", "title": "x"});
+    assert_eq!(put(&universe, "j", edited).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_edit_names_the_version_that_it_has_seen() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let versioned = |method: &str, body: Value, version: &str| {
+        call(method, "jobs/j", body).query(&format!("version={version}"))
+    };
+    node.call(&versioned("PUT", minutely(), "1")).await.is(409, "version_conflict");
+    assert_eq!(node.call(&versioned("PUT", minutely(), "0")).await.status, 201);
+    node.call(&versioned("PUT", json!({"handler": "sleep"}), "0")).await.is(409, "version_conflict");
+    let edited = node.call(&versioned("PUT", json!({"handler": "sleep"}), "1")).await;
+    assert_eq!((edited.status, &edited.body["version"]), (200, &2.into()));
+    // The answer was lost, and the request is sent again.
+    let again = node.call(&versioned("PUT", json!({"handler": "sleep"}), "1")).await;
+    assert_eq!((again.status, &again.body["version"]), (200, &2.into()));
+    let other = node.call(&versioned("PUT", minutely(), "1")).await;
+    other.is(409, "version_conflict");
+    assert!(other.body["detail"].as_str().unwrap().contains("version 2"), "{}", other.text);
+    node.call(&versioned("PATCH", json!({"title": "x"}), "1")).await.is(409, "version_conflict");
+    node.call(&versioned("DELETE", Value::Null, "1")).await.is(409, "version_conflict");
+    let mut unsigned_guard = call("PUT", "jobs/j", minutely());
+    unsigned_guard.headers = vec![("if-match", "\"2\"".into())];
+    node.call(&unsigned_guard).await.is(400, "invalid_request");
+    assert_eq!(node.call(&versioned("DELETE", Value::Null, "2")).await.status, 200);
+    get(&universe, "j").await.is(404, "job_not_found");
+}
+
+#[tokio::test]
+async fn a_patch_changes_what_it_names() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let patch = |body: Value| call("PATCH", "jobs/j", body);
+    node.call(&patch(json!({"title": "x"}))).await.is(404, "job_not_found");
+    let body = json!({"handler": "echo", "title": "t", "params": {"a": 1, "b": {"c": 2}}, "timeoutMs": 5,
+        "triggers": [{"kind": "fixedRate", "everyMs": 7_000}]});
+    let first = put(&universe, "j", body).await;
+    universe.clock.advance_ms(1_000);
+    let patched = node
+        .call(&patch(json!({"title": null, "params": {"b": {"c": null, "d": 3}}, "timeoutMs": null})))
+        .await;
+    assert_eq!((patched.status, &patched.body["version"]), (200, &2.into()), "{}", patched.text);
+    let definition = &patched.body["definition"];
+    assert_eq!(definition["params"], json!({"a": 1, "b": {"d": 3}}));
+    assert_eq!((&definition["title"], &definition["timeoutMs"]), (&"".into(), &Value::Null));
+    assert_eq!(definition["triggers"], first.body["definition"]["triggers"]);
+    assert_eq!(patched.body["state"]["nextFire"], first.body["state"]["nextFire"]);
+    for wrong in [json!({"titel": null}), json!({"titel": "x"}), json!({"handler": null}), json!("x")] {
+        node.call(&patch(wrong)).await.is(400, "invalid_request");
+    }
+    node.call(&patch(json!({"jobId": "k"}))).await.is(422, "validation_failed");
+    let cron = node.call(&patch(json!({"triggers": [{"kind": "cron", "expression": "0 9 * * *"}]}))).await;
+    assert_eq!(cron.body["state"]["nextFire"]["scheduledAt"], "2027-01-15T09:00:00.000Z");
+}
+
+#[tokio::test]
+async fn jobs_are_listed_page_by_page_by_id() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for id in ["c", "a", "e", "b", "d"] {
+        put(&universe, id, minutely()).await;
+    }
+    let other = call("PUT", "jobs/z", minutely()).by_b();
+    assert_eq!(node.call(&other).await.status, 201);
+    let list = |query: &str| call("GET", "jobs", Value::Null).query(query);
+    let (mut seen, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = node.call(&list(&format!("page_size=2{token}"))).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        for job in page.body["jobs"].as_array().unwrap() {
+            assert!(job["definition"]["params"].is_null(), "{job}");
+            seen.push(job["jobId"].as_str().unwrap().to_owned());
+        }
+        match page.body["nextPageToken"].as_str() {
+            Some(next) => token = format!("&page_token={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["a", "b", "c", "d", "e"]);
+    let page = node.call(&list("page_size=2")).await;
+    let next = page.body["nextPageToken"].as_str().unwrap();
+    let with = format!("page_token={next}");
+    node.call(&list(&with).by_b()).await.is(400, "invalid_query");
+    node.call(&call("GET", "calendars", Value::Null).query(&with)).await.is(400, "invalid_query");
+    node.call(&list("page_token=AAAA")).await.is(400, "invalid_query");
+    node.call(&list("page_size=101")).await.is(400, "invalid_query");
+}
+
+#[tokio::test]
+async fn a_pause_counts_what_it_passes_over_and_makes_up_for_nothing() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    put(&universe, "j", minutely()).await;
+    let pause = call("POST", "jobs/j/pause", json!({"note": "maintenance"}));
+    let paused = node.call(&pause).await;
+    assert_eq!(
+        paused.body["state"]["paused"],
+        json!({"note": "maintenance", "since": "2027-01-15T08:00:00.000Z"})
+    );
+    assert!(paused.body["state"]["nextFire"].is_null());
+    node.call(&call("POST", "jobs/j/pause", json!({"reason": "x"}))).await.is(400, "invalid_request");
+    let long = json!({"note": "x".repeat(5_000)});
+    node.call(&call("POST", "jobs/j/pause", long)).await.is(422, "validation_failed");
+    universe.clock.advance_ms(4 * 60_000 + 1_000);
+    let resumed = node.call(&call("POST", "jobs/j/resume", Value::Null)).await;
+    assert_eq!(resumed.status, 200, "{}", resumed.text);
+    assert!(resumed.body["state"]["paused"].is_null());
+    assert_eq!(resumed.body["state"]["nextFire"]["scheduledAt"], "2027-01-15T08:05:00.000Z");
+    assert_eq!(resumed.body["state"]["counts"], json!({"fired": 0, "missed": 0, "skipped": {"paused": 4}}));
+    let again = node.call(&call("POST", "jobs/j/resume", Value::Null)).await;
+    assert_eq!((again.status, &again.body["state"]), (200, &resumed.body["state"]));
+    let history = node.call(&call("GET", "jobs/j/history", Value::Null)).await;
+    assert_eq!(
+        history.body["entries"],
+        json!([{"number": 1, "at": "2027-01-15T08:04:01.000Z", "kind": "skipped", "cause": "trigger",
+                "reason": "paused", "count": 4, "exact": true,
+                "from": "2027-01-15T08:01:00.000Z", "to": "2027-01-15T08:04:00.000Z"}])
+    );
+    for action in ["pause", "resume"] {
+        let nobody = call("POST", &format!("jobs/none/{action}"), Value::Null);
+        node.call(&nobody).await.is(404, "job_not_found");
+    }
+}
+
+#[tokio::test]
+async fn an_instant_that_is_due_as_the_job_is_resumed_was_missed() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    put(&universe, "j", minutely()).await;
+    node.call(&call("POST", "jobs/j/pause", Value::Null)).await;
+    universe.clock.advance_ms(120_000);
+    let resumed = node.call(&call("POST", "jobs/j/resume", Value::Null)).await;
+    assert_eq!(resumed.body["state"]["nextFire"]["scheduledAt"], "2027-01-15T08:03:00.000Z");
+    assert_eq!(resumed.body["state"]["counts"]["skipped"], json!({"paused": 2}));
+}
+
+#[tokio::test]
+async fn a_run_makes_a_task_as_the_overlap_policy_allows() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let body = json!({"handler": "echo", "params": {"day": "${date:%Y-%m-%d %H:%M}", "job": "${jobId}", "try": "${attempt}"},
+        "businessKey": "${jobId}/${scheduledAt}",
+        "triggers": [{"kind": "cron", "expression": "0 0 * * *", "timeZone": "Asia/Kolkata"}]});
+    put(&universe, "j", body).await;
+    let run = |body: Value| call("POST", "jobs/j/run", body);
+    let first = node.call(&run(Value::Null).key("k")).await;
+    let task = first.task_id();
+    assert_eq!(first.body["queued"], false);
+    assert_eq!(first.header("location"), format!("/openapi/v1/tasks/{task}"));
+    let shown = node.call(&Draft::get(&format!("/openapi/v1/tasks/{task}"))).await;
+    assert_eq!(shown.body["params"]["day"], "2027-01-15 13:30");
+    assert_eq!(
+        (&shown.body["params"]["job"], &shown.body["params"]["try"]),
+        (&"j".into(), &"${attempt}".into())
+    );
+    assert_eq!(shown.body["businessKey"], "j/2027-01-15T08:00:00.000Z");
+    let repeated = node.call(&run(Value::Null).key("k")).await;
+    assert_eq!((repeated.task_id(), repeated.header("idempotency-replayed")), (task.clone(), "true"));
+    let skipped = node.call(&run(Value::Null)).await;
+    skipped.is(409, "overlap_skipped");
+    let beside = node.call(&run(json!({"overlap": "allow", "params": {"n": "${taskId}"}}))).await;
+    let other = node.call(&Draft::get(&format!("/openapi/v1/tasks/{}", beside.task_id()))).await;
+    assert_eq!(other.body["params"], json!({"n": beside.task_id()}));
+    let queued = node.call(&run(json!({"overlap": "queue"}))).await;
+    assert_eq!(queued.body["queued"], true);
+    node.call(&run(json!({"params": "${x}"}))).await.is(422, "validation_failed");
+    node.call(&call("POST", "jobs/none/run", Value::Null)).await.is(404, "job_not_found");
+    let state = get(&universe, "j").await.body["state"].clone();
+    assert_eq!((&state["openTasks"], &state["queuedTask"]), (&3.into(), &queued.body["taskId"]));
+    assert_eq!(state["counts"], json!({"fired": 3, "missed": 0, "skipped": {"overlap": 1}}));
+}
+
+#[tokio::test]
+async fn history_is_paged_newest_first_and_counts_everything() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let body = json!({"handler": "echo", "overlap": "allow", "triggers": minutely()["triggers"]});
+    put(&universe, "j", body).await;
+    for task in 1..=5 {
+        universe.clock.advance_ms(60_000);
+        assert!(matches!(fire(&universe, "j", task), ModelReply::Fired { .. }));
+    }
+    let page = |query: &str| call("GET", "jobs/j/history", Value::Null).query(query);
+    let first = node.call(&page("page_size=2")).await;
+    assert_eq!(first.body["counts"]["fired"], 5);
+    let numbers = |reply: &Reply| -> Vec<u64> {
+        reply.body["entries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["number"].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(numbers(&first), [5, 4]);
+    assert_eq!(first.body["entries"][0]["scheduledAt"], "2027-01-15T08:05:00.000Z");
+    assert_eq!(first.body["entries"][0]["cause"], "trigger");
+    let token = first.body["nextPageToken"].as_str().unwrap();
+    let rest = node.call(&page(&format!("page_size=9&page_token={token}"))).await;
+    assert_eq!((numbers(&rest), &rest.body["nextPageToken"]), (vec![3, 2, 1], &Value::Null));
+    put(&universe, "k", minutely()).await;
+    let foreign = call("GET", "jobs/k/history", Value::Null).query(&format!("page_token={token}"));
+    node.call(&foreign).await.is(400, "invalid_query");
+    node.call(&call("GET", "jobs/none/history", Value::Null)).await.is(404, "job_not_found");
+}
+
+#[tokio::test]
+async fn b66_a_job_created_anew_has_nothing_of_the_old_one() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let body = json!({"handler": "echo", "triggers": [{"kind": "cron", "expression": "@every 3m"}]});
+    put(&universe, "j", body.clone()).await;
+    universe.clock.advance_ms(180_000);
+    let old = node.call(&call("POST", "jobs/j/run", Value::Null).key("k")).await.task_id();
+    assert_eq!(node.call(&call("DELETE", "jobs/j", Value::Null)).await.body["jobId"], "j");
+    node.call(&call("DELETE", "jobs/j", Value::Null)).await.is(404, "job_not_found");
+    universe.clock.advance_ms(1_000);
+    let created = put(&universe, "j", body).await;
+    assert_eq!((created.status, &created.body["version"]), (201, &1.into()));
+    assert_eq!(created.body["state"]["counts"]["fired"], 0);
+    assert_eq!(created.body["state"]["nextFire"]["scheduledAt"], "2027-01-15T08:06:01.000Z");
+    let status = node.call(&Draft::get(&format!("/openapi/v1/tasks/{old}"))).await;
+    assert_eq!(status.body["status"], "PENDING", "its tasks are left alone");
+    assert_eq!(node.call(&call("POST", "jobs/j/run", Value::Null).key("l")).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_backfill_is_started_seen_and_stopped() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    put(
+        &universe,
+        "j",
+        json!({"handler": "echo", "triggers": [{"kind": "cron", "expression": "0 * * * *"}]}),
+    )
+    .await;
+    let backfill = |method: &str, body: Value| call(method, "jobs/j/backfill", body);
+    node.call(&backfill("GET", Value::Null)).await.is(404, "backfill_not_found");
+    node.call(&backfill("DELETE", Value::Null)).await.is(404, "backfill_not_found");
+    for (body, pointer) in [
+        (json!({"from": "2027-01-15T00:00:00Z", "to": "2027-01-15T08:00:01Z"}), "/to"),
+        (json!({"from": "2027-01-15T00:00:01Z", "to": "2027-01-15T00:00:00Z"}), "/to"),
+        (json!({"from": "2027-01-15T00:00:01Z", "to": "2027-01-15T00:59:59Z"}), "/from"),
+        (json!({"from": "2020-01-01T00:00:00Z", "to": "2027-01-01T00:00:00Z"}), "/to"),
+    ] {
+        let reply = node.call(&backfill("POST", body)).await;
+        reply.is(422, "validation_failed");
+        assert_eq!(reply.body["errors"][0]["pointer"], pointer);
+    }
+    let body = json!({"from": "2027-01-15T00:00:00Z", "to": "2027-01-15T06:00:00Z"});
+    let started = node.call(&backfill("POST", body.clone())).await;
+    assert_eq!((started.status, &started.body["overlap"]), (202, &"queue".into()), "{}", started.text);
+    node.call(&backfill("POST", body)).await.is(409, "backfill_running");
+    let seen = node.call(&backfill("GET", Value::Null)).await;
+    assert_eq!((&seen.body["running"], &seen.body["through"]), (&true.into(), &Value::Null));
+    assert_eq!(get(&universe, "j").await.body["state"]["backfilling"], true);
+    let stopped = node.call(&backfill("DELETE", Value::Null)).await;
+    assert_eq!((stopped.status, &stopped.body["running"]), (200, &false.into()));
+    let history = node.call(&call("GET", "jobs/j/history", Value::Null)).await;
+    assert_eq!(history.body["entries"][0]["kind"], "backfilled");
+}
+
+#[tokio::test]
+async fn a_follower_hands_every_call_on() {
+    let universe = Universe::of(2).await;
+    let follower = &universe.nodes[1];
+    assert_eq!(follower.call(&call("PUT", "jobs/j", minutely())).await.status, 201);
+    assert_eq!(follower.call(&call("PATCH", "jobs/j", json!({"title": "x"}))).await.body["version"], 2);
+    let preview = json!({"triggers": minutely()["triggers"]});
+    assert_eq!(follower.call(&call("POST", "jobs/preview", preview)).await.status, 200);
+    assert_eq!(follower.call(&call("GET", "jobs", Value::Null)).await.body["jobs"][0]["version"], 2);
+    assert_eq!(follower.call(&call("DELETE", "jobs/j", Value::Null)).await.status, 200);
+    universe.elect(None);
+    follower.call(&call("GET", "jobs/j", Value::Null)).await.is(503, "no_leader");
+}
+
+#[tokio::test]
+async fn a_request_on_a_job_takes_effect_once_also_after_a_change_of_leader() {
+    let universe = Universe::of(2).await;
+    put(&universe, "j", minutely()).await;
+    for captured in [
+        call("POST", "jobs/j/run", json!({"overlap": "allow"})),
+        call("POST", "jobs/j/pause", Value::Null),
+        call("POST", "jobs/j/resume", Value::Null),
+        call("PUT", "jobs/j", json!({"handler": "sleep"})),
+        call("PATCH", "jobs/j", json!({"title": "x"})),
+        call("DELETE", "jobs/j", Value::Null),
+        call("PUT", "calendars/c", json!({"weekdays": ["SUN"]})),
+        call("DELETE", "calendars/c", Value::Null),
+    ] {
+        universe.elect(Some(1));
+        let first = universe.leader().call(&captured).await;
+        assert!(first.status < 300, "{}", first.text);
+        universe.elect(Some(2));
+        let again = universe.leader().call(&captured).await;
+        // A job that is gone is not found before its nonce is.
+        let refused = ["nonce_replayed", "job_not_found", "calendar_not_found"];
+        assert!(
+            refused.contains(&again.body["code"].as_str().unwrap_or_default()),
+            "{captured:?}: {}",
+            again.text
+        );
+    }
+}

@@ -1,0 +1,111 @@
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+
+/// 2027-01-15T08:00:00Z.
+const NOW: i64 = 1_800_000_000_000;
+
+fn read(name: &str, text: &str) -> anyhow::Result<Written> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(name);
+    fs::write(&path, text).unwrap();
+    read_all(&[path], NOW)
+}
+
+fn error(name: &str, text: &str) -> String {
+    format!("{:#}", read(name, text).unwrap_err())
+}
+
+const TOML: &str = r#"
+[[calendars]]
+name = "holidays"
+dates = ["2027-12-24"]
+
+[[jobs]]
+jobId = "nightly"
+handler = "report"
+calendars = ["holidays"]
+params = { day = "${date:%Y-%m-%d}", size = 1.5 }
+
+[[jobs.triggers]]
+kind = "cron"
+expression = "0 2 * * *"
+timeZone = "Europe/Berlin"
+startAt = 2027-02-01T00:00:00Z
+"#;
+
+const YAML: &str = r#"
+calendars:
+  - name: holidays
+    dates: ["2027-12-24"]
+jobs:
+  - jobId: nightly
+    handler: report
+    calendars: [holidays]
+    params: {day: "${date:%Y-%m-%d}", size: 1.5}
+    triggers:
+      - {kind: cron, expression: "0 2 * * *", timeZone: Europe/Berlin, startAt: "2027-02-01T00:00:00Z"}
+"#;
+
+#[test]
+fn the_same_job_is_read_from_every_kind_of_file() {
+    let from_toml = read("jobs.toml", TOML).unwrap();
+    let from_yaml = read("jobs.yaml", YAML).unwrap();
+    let json = json!({"calendars": [{"name": "holidays", "dates": ["2027-12-24"]}], "jobs": [
+        {"jobId": "nightly", "handler": "report", "calendars": ["holidays"],
+         "params": {"day": "${date:%Y-%m-%d}", "size": 1.5},
+         "triggers": [{"kind": "cron", "expression": "0 2 * * *", "timeZone": "Europe/Berlin",
+                       "startAt": "2027-02-01T00:00:00Z"}]}]});
+    let from_json = read("jobs.json", &json.to_string()).unwrap();
+    for other in [&from_yaml, &from_json] {
+        assert_eq!(other.jobs, from_toml.jobs);
+        assert_eq!(other.calendars, from_toml.calendars);
+    }
+    assert_eq!(from_toml.jobs[0].0, "nightly");
+    assert_eq!(from_toml.calendars[0].0, "holidays");
+}
+
+#[test]
+fn one_job_and_a_list_of_jobs_are_files_too() {
+    let one = json!({"jobId": "a", "handler": "echo"});
+    assert_eq!(read("j.json", &one.to_string()).unwrap().jobs.len(), 1);
+    let list = json!([one, {"jobId": "b", "handler": "echo"}]);
+    assert_eq!(read("j.json", &list.to_string()).unwrap().jobs.len(), 2);
+    assert_eq!(read("j.toml", "jobId = \"a\"\nhandler = \"echo\"\n").unwrap().jobs.len(), 1);
+}
+
+#[test]
+fn a_mistake_is_shown_with_its_place_and_a_mark_under_the_character() {
+    let bad = json!([{"jobId": "a", "handler": "echo"},
+        {"jobId": "b", "handler": "echo", "triggers": [{"kind": "cron", "expression": "*/90 * * * *"}]}]);
+    let said = error("jobs.json", &bad.to_string());
+    assert!(said.contains("jobs.json: jobs[1]: \"b\""), "{said}");
+    assert!(said.contains("/triggers/0/expression: "), "{said}");
+    assert!(said.contains("\n    */90 * * * *\n      ^"), "{said}");
+    for (name, text, part) in [
+        ("j.json", r#"{"jobId": "a", "handler": "echo", "colour": 1}"#, "/colour"),
+        ("j.json", r#"{"jobId": "a", "jobId": "b", "handler": "echo"}"#, "twice"),
+        ("j.yaml", "jobId: a\njobId: b\nhandler: echo\n", "duplicate"),
+        ("j.json", r#"{"handler": "echo"}"#, "jobId is missing"),
+        (
+            "j.json",
+            r#"[{"jobId": "a", "handler": "echo"}, {"jobId": "a", "handler": "echo"}]"#,
+            "\"a\" stands",
+        ),
+        ("j.json", r#"{"jobs": [], "job": []}"#, "\"job\""),
+        ("j.json", r#"{"jobs": {}}"#, "jobs is not a list"),
+        ("j.json", "1", "neither a job"),
+        ("j.json", r#"{"calendars": [{"dates": []}]}"#, "name is missing"),
+        ("j.json", r#"{"calendars": [{"name": "c", "dates": ["2027-02-30"]}]}"#, "dates[0]"),
+        ("j.toml", "jobId = ", "j.toml"),
+        ("j.ini", "", ".toml, .json"),
+    ] {
+        let said = error(name, text).to_lowercase();
+        assert!(said.contains(&part.to_lowercase()), "{text}: {said}");
+    }
+    assert!(
+        format!("{:#}", read_all(&["no-such-file.json"], NOW).unwrap_err()).contains("no-such-file.json")
+    );
+}

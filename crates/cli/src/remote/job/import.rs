@@ -1,0 +1,178 @@
+//! `orloj job import`: the jobs of another scheduler as jobs of this one. The mapping itself is pure, and stands in
+//! docs/jobs.md.
+
+mod cron;
+mod csv;
+mod dkron;
+mod xxl;
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use orloj_client::Error;
+use orloj_wire::clock::{Clock as _, SystemClock};
+use orloj_wire::json::Strict;
+use orloj_wire::problem::Code as ProblemCode;
+use orloj_wire::rest::job::JobSpec;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::super::{Principal, connect, output};
+use super::file::listed;
+use crate::args::{ImportArgs, Source};
+use crate::exit::{Failure, Outcome};
+
+/// One job of the other scheduler.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Imported {
+    /// Its id here.
+    job_id: String,
+    /// What it becomes.
+    job: JobSpec,
+    /// It was switched off there, and is paused here.
+    paused: bool,
+    /// What of it does not map, or means something else here.
+    notes: Vec<String>,
+}
+
+/// A job that cannot be taken over.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LeftOut {
+    name: String,
+    why: String,
+}
+
+/// What a file comes to.
+#[derive(Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Import {
+    jobs: Vec<Imported>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Import {
+    /// Takes a job, or leaves it out where the mapping says so or what came of it is not acceptable.
+    fn add(&mut self, name: String, mapped: Result<Imported, String>, now: i64) {
+        let checked = mapped.and_then(|imported| {
+            let mut faults = imported.job.faults(&imported.job_id);
+            faults.extend(imported.job.check_triggers(now).err().into_iter().flatten());
+            faults.extend(imported.job.submission().faults());
+            // A struct with string keys always serialises.
+            let value = serde_json::to_value(&imported.job).expect("a job serialises");
+            if faults.is_empty() { Ok(imported) } else { Err(listed(&faults, &value).trim().to_owned()) }
+        });
+        match checked {
+            Ok(imported) => self.jobs.push(imported),
+            Err(why) => self.left_out.push(LeftOut { name, why }),
+        }
+    }
+}
+
+/// Reads the file, maps it, shows what comes of it, and creates it unless this is a dry run.
+pub(super) async fn run(args: &ImportArgs, json: bool) -> Outcome {
+    let import = read(args).with_context(|| args.file.display().to_string()).map_err(Failure::usage)?;
+    if !args.dry_run {
+        create(&import).await?;
+    }
+    if json {
+        output::json(&import)?;
+    } else {
+        show(&import, args.dry_run)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(args: &ImportArgs) -> anyhow::Result<Import> {
+    let text = fs::read_to_string(&args.file).context("cannot read the file")?;
+    let rows = match args.file.extension().and_then(|ending| ending.to_str()) {
+        Some("csv") => csv::rows(&text)?,
+        _ => rows(&text)?,
+    };
+    let now = SystemClock::new().wall_ms();
+    let mut import = Import::default();
+    for row in &rows {
+        let (name, mapped) = match args.from {
+            Source::Dkron => dkron::map(row, &args.time_zone),
+            Source::XxlJob => xxl::map(row, &args.time_zone),
+        };
+        import.add(name, mapped, now);
+    }
+    Ok(import)
+}
+
+/// The objects of a JSON text: one, a list, or the only list of an object, however that is called.
+fn rows(text: &str) -> anyhow::Result<Vec<Map<String, Value>>> {
+    let Strict(value) = orloj_wire::json::read(text.as_bytes()).map_err(|fault| anyhow!(fault.message))?;
+    let items = match value {
+        Value::Array(items) => items,
+        Value::Object(fields) => match fields.values().filter(|value| value.is_array()).count() {
+            1 if fields.len() <= 4 => {
+                let list = fields.into_iter().find(|(_, value)| value.is_array());
+                list.and_then(|(_, value)| value.as_array().cloned()).unwrap_or_default()
+            }
+            _ => vec![Value::Object(fields)],
+        },
+        _ => Vec::new(),
+    };
+    let row = |item| match item {
+        Value::Object(row) => Ok(row),
+        other => Err(anyhow!("{other} is no job")),
+    };
+    items.into_iter().map(row).collect()
+}
+
+/// Creates the jobs. One that is there already is left alone.
+async fn create(import: &Import) -> Result<(), Failure> {
+    let client = connect(Principal::Caller)?;
+    for imported in &import.jobs {
+        let (id, paused) = (imported.job_id.as_str(), imported.paused);
+        // A job that is to be paused gets its triggers once it is: so it never fires in between.
+        let mut first = imported.job.clone();
+        if paused {
+            first.triggers.clear();
+        }
+        match client.put_job(id, &first, Some(0)).await {
+            Err(Error::Problem(problem)) if problem.code == ProblemCode::VersionConflict.as_str() => {
+                output::note(&format!("{id}: is there already and stays as it is"));
+                continue;
+            }
+            other => drop(other?),
+        }
+        if paused {
+            client.pause_job(id, "it was switched off where it comes from").await?;
+            client.put_job(id, &imported.job, Some(1)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn show(import: &Import, dry_run: bool) -> std::io::Result<()> {
+    let what = if dry_run { "would be created" } else { "created" };
+    for imported in &import.jobs {
+        let paused = if imported.paused { ", paused" } else { "" };
+        output::line(&format!("{}: {what}{paused}", imported.job_id))?;
+        imported.notes.iter().try_for_each(|note| output::line(&format!("  does not map: {note}")))?;
+    }
+    for left in &import.left_out {
+        output::line(&format!("{}: left out: {}", left.name, left.why))?;
+    }
+    output::line(&format!("{} jobs, {} left out", import.jobs.len(), import.left_out.len()))
+}
+
+/// The text of a field, where it has one.
+fn text<'a>(row: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    row.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+/// The number of a field, which may be written as a text.
+fn number(row: &Map<String, Value>, name: &str) -> Option<u64> {
+    let value = row.get(name)?;
+    value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+#[cfg(test)]
+#[path = "import_tests.rs"]
+mod tests;

@@ -1,0 +1,198 @@
+//! How many tasks of a job, and of a caller, may run at a time.
+//!
+//! What is over a limit is *parked*: it stays ready, but out of the waiting room, so that a thousand tasks of one job
+//! that wait for each other cost nothing in a pass over the room. When a place is free, those who are first in the
+//! room's own order go back into it. A task counts once, however many shards of it run.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use orloj_model::id::{CallerId, TaskId};
+use orloj_model::job::JobKey;
+use orloj_model::key::ShardKey;
+use orloj_model::task::TaskSpec;
+
+use super::{Core, Tracked};
+use crate::waiting::{Turn, Waiting};
+
+/// Jobs whose limit is known although nothing of them is in hand; more are forgotten.
+const KEPT_JOBS: usize = 16_384;
+
+/// Whose limit it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Owner {
+    Job(CallerId, String),
+    Caller(CallerId),
+}
+
+/// One limit, and who is held up by it.
+#[derive(Debug, Default)]
+struct Gate {
+    /// `None` where there is no limit.
+    most: Option<u32>,
+    running: u32,
+    parked: BTreeSet<Turn>,
+}
+
+impl Gate {
+    fn free(&self) -> usize {
+        self.most.map_or(usize::MAX, |most| most.saturating_sub(self.running) as usize)
+    }
+}
+
+/// A task that runs.
+#[derive(Debug)]
+struct Running {
+    owners: Vec<Owner>,
+    shards: BTreeSet<u16>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    /// Of callers, from the configuration.
+    callers: BTreeMap<CallerId, u32>,
+    gates: HashMap<Owner, Gate>,
+    tasks: HashMap<TaskId, Running>,
+    /// By whose limit a shard is held up, and its turn.
+    parked: HashMap<ShardKey, (Owner, Turn)>,
+    /// Gates that may let somebody through.
+    open: BTreeSet<Owner>,
+}
+
+impl Limits {
+    /// With these limits of callers; those of jobs are told later.
+    pub(super) fn new(callers: BTreeMap<CallerId, u32>) -> Self {
+        let gate = |(caller, most): (&CallerId, &u32)| {
+            (Owner::Caller(caller.clone()), Gate { most: Some(*most), ..Gate::default() })
+        };
+        Limits { gates: callers.iter().map(gate).collect(), callers, ..Limits::default() }
+    }
+
+    /// How many shards are held up.
+    pub(super) fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
+    fn owners(&self, spec: &TaskSpec) -> Vec<Owner> {
+        let job = spec.origin.job().map(|(job, _)| Owner::Job(spec.caller.clone(), job.to_owned()));
+        let caller = self.callers.contains_key(&spec.caller).then(|| Owner::Caller(spec.caller.clone()));
+        job.into_iter().chain(caller).collect()
+    }
+
+    /// Holds a shard up where its task would be one too many; whether it did.
+    pub(super) fn hold_up(&mut self, waiting: &Waiting, spec: &TaskSpec) -> bool {
+        if self.tasks.contains_key(&waiting.shard.task) {
+            return false;
+        }
+        let is_full = |owner: &Owner| self.gates.get(owner).is_some_and(|gate| gate.free() == 0);
+        let Some(owner) = self.owners(spec).into_iter().find(is_full) else { return false };
+        let turn = waiting.turn();
+        self.gates.entry(owner.clone()).or_default().parked.insert(turn);
+        self.parked.insert(waiting.shard, (owner, turn));
+        true
+    }
+
+    /// A shard is about to run, or runs.
+    pub(super) fn taken(&mut self, shard: ShardKey, spec: &TaskSpec) {
+        if let Some(running) = self.tasks.get_mut(&shard.task) {
+            running.shards.insert(shard.shard);
+            return;
+        }
+        let owners = self.owners(spec);
+        if owners.is_empty() {
+            return;
+        }
+        for owner in &owners {
+            self.gates.entry(owner.clone()).or_default().running += 1;
+        }
+        self.tasks.insert(shard.task, Running { owners, shards: BTreeSet::from([shard.shard]) });
+    }
+
+    /// A shard does not run any more.
+    pub(super) fn left(&mut self, shard: ShardKey) {
+        let Some(running) = self.tasks.get_mut(&shard.task) else { return };
+        running.shards.remove(&shard.shard);
+        if !running.shards.is_empty() {
+            return;
+        }
+        let owners = self.tasks.remove(&shard.task).map(|running| running.owners).unwrap_or_default();
+        for owner in owners {
+            if let Some(gate) = self.gates.get_mut(&owner) {
+                gate.running = gate.running.saturating_sub(1);
+            }
+            self.open.insert(owner);
+        }
+    }
+
+    /// A shard that was ready waits no more: whoever was held up behind it may go in its place.
+    pub(super) fn gone(&mut self, shard: ShardKey, spec: &TaskSpec) {
+        if let Some((owner, turn)) = self.parked.remove(&shard)
+            && let Some(gate) = self.gates.get_mut(&owner)
+        {
+            gate.parked.remove(&turn);
+        }
+        for owner in self.owners(spec) {
+            self.open.insert(owner);
+        }
+    }
+
+    /// Those that may go back into the room: as many as there are free places.
+    fn let_through(&mut self) -> Vec<ShardKey> {
+        let mut through = Vec::new();
+        for owner in std::mem::take(&mut self.open) {
+            let Some(gate) = self.gates.get_mut(&owner) else { continue };
+            for _ in 0..gate.free() {
+                let Some(turn) = gate.parked.pop_first() else { break };
+                self.parked.remove(&turn.shard);
+                through.push(turn.shard);
+            }
+        }
+        through
+    }
+
+    fn set_job(&mut self, job: &JobKey, most: Option<u32>) {
+        if self.gates.len() > KEPT_JOBS {
+            let in_use = |owner: &Owner, gate: &mut Gate| {
+                matches!(owner, Owner::Caller(_)) || gate.running > 0 || !gate.parked.is_empty()
+            };
+            self.gates.retain(in_use);
+        }
+        let owner = owner_of(job);
+        self.gates.entry(owner.clone()).or_default().most = most;
+        self.open.insert(owner);
+    }
+}
+
+fn owner_of(job: &JobKey) -> Owner {
+    Owner::Job(job.caller.clone(), job.job.to_string())
+}
+
+impl Core {
+    /// Whether the limit of this job is known: who changes it must tell.
+    pub(crate) fn knows_limit(&self, job: &JobKey) -> bool {
+        self.limits.gates.contains_key(&owner_of(job))
+    }
+
+    /// How many tasks of a job may run at a time. To be told before one of them is ready.
+    pub(crate) fn limit_job(&mut self, job: &JobKey, most: Option<u32>) {
+        self.limits.set_job(job, most);
+    }
+
+    /// A lease that an earlier leader granted counts.
+    pub(crate) fn count_inherited(&mut self, shard: ShardKey, spec: &TaskSpec) {
+        self.limits.taken(shard, spec);
+    }
+
+    /// Lets into the waiting room whom no limit holds up any more.
+    pub(super) fn let_through(&mut self) {
+        for shard in self.limits.let_through() {
+            if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
+                self.wait(candidate);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "limits_tests.rs"]
+mod tests;

@@ -1,0 +1,276 @@
+//! Limits on running tasks: who is held up, who passes, and who goes next.
+
+use std::sync::Arc;
+
+use orloj_model::executor::{Executor, ExecutorState, Registration};
+use orloj_model::id::{ExecutorId, JobId};
+use orloj_model::task::{Origin, Outcome, RetryPolicy, Status, Strategy};
+use orloj_model::{Command, Event, Reply};
+use orloj_wire::protocol::Heartbeat;
+
+use super::*;
+use crate::core::{Candidate, Now, Step};
+use crate::options::Options;
+
+const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
+
+fn caller() -> CallerId {
+    CallerId::new("c").expect("a valid name")
+}
+
+fn job(name: &str) -> JobKey {
+    JobKey { caller: caller(), job: JobId::new(name).expect("a valid id") }
+}
+
+fn shard(number: u8) -> ShardKey {
+    ShardKey { task: TaskId([number; 16]), shard: 0 }
+}
+
+fn spec(job: Option<&str>) -> TaskSpec {
+    let origin = job.map_or(Origin::Submission, |job| Origin::Fire { job: job.into(), scheduled_at: 1 });
+    TaskSpec {
+        caller: caller(),
+        access_key: String::new(),
+        handler: "echo".into(),
+        params: b"{}".to_vec(),
+        origin,
+        priority: 5,
+        labels: BTreeMap::new(),
+        routing_key: None,
+        zone: None,
+        strategy: Strategy::Ring,
+        business_key: None,
+        dedupe_key: None,
+        retry: RetryPolicy::default(),
+        timeout_ms: None,
+        expire_at: None,
+        shard_total: 1,
+        depends_on: Vec::new(),
+        callback_url: None,
+        estimated_duration_ms: None,
+    }
+}
+
+/// A leader with one executor of a hundred slots.
+fn leader(max_running: BTreeMap<CallerId, u32>) -> Core {
+    let mut core = Core::new(Options { max_running, ..Options::default() }, 7, START);
+    for name in ["a", "b"] {
+        add_executor(&mut core, name);
+    }
+    core.take_steps();
+    core
+}
+
+fn add_executor(core: &mut Core, name: &str) {
+    let registration = Registration {
+        id: ExecutorId::new(name).expect("a valid name"),
+        incarnation: 1,
+        address: "127.0.0.1:1".into(),
+        handlers: vec!["echo".into()],
+        slots: 100,
+        queue: 0,
+        weight: 100,
+        zone: None,
+        labels: BTreeMap::new(),
+        version: "0".into(),
+    };
+    let row = Executor { registration, state: ExecutorState::Online, registered_at: 0, changed_at: 0 };
+    core.executor_row(row, START);
+    let beat = Heartbeat {
+        executor_id: name.into(),
+        incarnation: 1,
+        round: 7,
+        holding: Vec::new(),
+        free_slots: 100,
+        queued: 0,
+        cpu_pct: 1.0,
+        draining: false,
+        handlers: BTreeMap::new(),
+    };
+    core.heartbeat(beat, START);
+}
+
+fn ready(core: &mut Core, number: u8, spec: TaskSpec) {
+    let since = START.wall_ms + i64::from(number);
+    ready_as(core, shard(number), since, spec, None);
+}
+
+fn ready_as(core: &mut Core, shard: ShardKey, since: i64, spec: TaskSpec, last: Option<&str>) {
+    let last = last.map(|name| ExecutorId::new(name).expect("a valid name"));
+    let attempt = if last.is_some() { 2 } else { 1 };
+    let spec = Arc::new(spec);
+    core.ready(Candidate { shard, attempt, since, ready: false, spec, last, broadcast: false }, START);
+}
+
+/// Plans; the grants that are proposed, as (shard, executor).
+fn granted(core: &mut Core) -> Vec<(ShardKey, String)> {
+    core.plan(START);
+    let commands = core.take_steps().into_iter().flat_map(|step| match step {
+        Step::Propose(commands) => commands,
+        _ => Vec::new(),
+    });
+    let mut granted = Vec::new();
+    for command in commands {
+        let Command::Grant { shard, executor, .. } = &command else { panic!("{command:?}") };
+        granted.push((ShardKey::from(*shard), executor.to_string()));
+        assert!(core.applied(&command, &Reply::Granted { fence: 9 }, START));
+    }
+    granted
+}
+
+fn numbers(granted: Vec<(ShardKey, String)>) -> Vec<u8> {
+    granted.into_iter().map(|(shard, _)| shard.task.0[0]).collect()
+}
+
+fn ends(core: &mut Core, shard: ShardKey) {
+    let executor = ExecutorId::new("a").expect("a valid name");
+    core.event(&Event::AttemptEnded { shard, executor, fence: 9, outcome: Outcome::Succeeded }, START);
+}
+
+#[test]
+fn a_job_runs_so_many_tasks_at_a_time_and_others_pass() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(2));
+    for number in 1..=5 {
+        ready(&mut core, number, spec(Some("j")));
+    }
+    ready(&mut core, 6, spec(Some("other")));
+    ready(&mut core, 7, spec(None));
+    assert_eq!(numbers(granted(&mut core)), [1, 2, 6, 7]);
+    assert_eq!(core.counts().waiting, 3, "they are ready, and wait");
+    assert_eq!(granted(&mut core), []);
+    ends(&mut core, shard(2));
+    assert_eq!(numbers(granted(&mut core)), [3], "the oldest goes next");
+    ends(&mut core, shard(1));
+    ends(&mut core, shard(3));
+    assert_eq!(numbers(granted(&mut core)), [4, 5]);
+    assert_eq!(core.counts().waiting, 0);
+}
+
+#[test]
+fn more_important_tasks_go_first_also_behind_a_limit() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready(&mut core, 1, spec(Some("j")));
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    ready(&mut core, 2, spec(Some("j")));
+    ready(&mut core, 3, TaskSpec { priority: 9, ..spec(Some("j")) });
+    assert_eq!(granted(&mut core), []);
+    ends(&mut core, shard(1));
+    assert_eq!(numbers(granted(&mut core)), [3]);
+}
+
+#[test]
+fn a_caller_runs_so_many_tasks_at_a_time_whatever_made_them() {
+    let mut core = leader(BTreeMap::from([(caller(), 2)]));
+    core.limit_job(&job("j"), Some(1));
+    for number in 1..=2 {
+        ready(&mut core, number, spec(Some("j")));
+    }
+    ready(&mut core, 3, spec(None));
+    ready(&mut core, 4, spec(None));
+    let other = TaskSpec { caller: CallerId::new("d").expect("a valid name"), ..spec(None) };
+    ready(&mut core, 5, other);
+    assert_eq!(numbers(granted(&mut core)), [1, 3, 5]);
+    ends(&mut core, shard(1));
+    assert_eq!(numbers(granted(&mut core)), [2], "the older one goes first");
+    ends(&mut core, shard(3));
+    assert_eq!(numbers(granted(&mut core)), [4], "the place is the caller's, whoever had it");
+}
+
+#[test]
+fn a_limit_that_is_lifted_lets_them_through_and_one_that_is_lowered_ends_nothing() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    for number in 1..=4 {
+        ready(&mut core, number, spec(Some("j")));
+    }
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    core.limit_job(&job("j"), Some(3));
+    assert_eq!(numbers(granted(&mut core)), [2, 3]);
+    core.limit_job(&job("j"), Some(1));
+    ends(&mut core, shard(1));
+    ends(&mut core, shard(2));
+    assert_eq!(granted(&mut core), [], "one still runs");
+    core.limit_job(&job("j"), None);
+    assert_eq!(numbers(granted(&mut core)), [4]);
+}
+
+#[test]
+fn whoever_is_cancelled_while_held_up_or_let_through_gives_the_place_on() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    for number in 1..=4 {
+        ready(&mut core, number, spec(Some("j")));
+    }
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    let cancelled =
+        |number| Event::TaskChanged { task: shard(number).task, version: 2, status: Status::Cancelled };
+    core.event(&cancelled(2), START);
+    assert_eq!(core.counts().waiting, 2);
+    ends(&mut core, shard(1));
+    // Number 3 goes back into the room, and is cancelled before it is placed.
+    core.let_through();
+    core.event(&cancelled(3), START);
+    assert_eq!(numbers(granted(&mut core)), [4]);
+    ends(&mut core, shard(4));
+    assert!(core.limits.tasks.is_empty() && core.limits.parked.is_empty());
+}
+
+#[test]
+fn what_an_earlier_leader_granted_counts_and_a_task_counts_once() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    let of_two = TaskSpec { shard_total: 2, ..spec(Some("j")) };
+    core.count_inherited(shard(1), &of_two);
+    ready(&mut core, 2, spec(Some("j")));
+    ready_as(&mut core, ShardKey { shard: 1, ..shard(1) }, 0, of_two, None);
+    let granted_now = granted(&mut core);
+    assert_eq!(
+        granted_now.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(),
+        [ShardKey { shard: 1, ..shard(1) }]
+    );
+    core.limits.left(shard(1));
+    assert_eq!(granted(&mut core), []);
+    ends(&mut core, ShardKey { shard: 1, ..shard(1) });
+    assert_eq!(numbers(granted(&mut core)), [2]);
+}
+
+#[test]
+fn a_refused_grant_gives_its_place_back() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready(&mut core, 1, spec(Some("j")));
+    ready(&mut core, 2, spec(Some("j")));
+    core.plan(START);
+    let Some(Step::Propose(commands)) = core.take_steps().into_iter().next() else { panic!("no proposal") };
+    let refused = Reply::Refused(orloj_model::Refusal::NotWaiting);
+    assert!(core.applied(&commands[0], &refused, START));
+    assert_eq!(numbers(granted(&mut core)), [2]);
+}
+
+#[test]
+fn a_retry_goes_to_another_executor_while_one_has_room() {
+    for last in ["a", "b"] {
+        let mut core = leader(BTreeMap::new());
+        for number in 1..=20 {
+            ready_as(&mut core, shard(number), START.wall_ms, spec(None), Some(last));
+        }
+        let granted = granted(&mut core);
+        // The bound on the share of one executor comes first.
+        let elsewhere = granted.iter().filter(|(_, executor)| executor != last).count();
+        assert!(elsewhere >= 12, "{elsewhere} of {}", granted.len());
+        let mut core = leader(BTreeMap::new());
+        ready_as(&mut core, shard(1), START.wall_ms, spec(None), Some(last));
+        assert!(granted_elsewhere(&mut core, last));
+    }
+    let mut alone = Core::new(Options::default(), 7, START);
+    add_executor(&mut alone, "a");
+    alone.take_steps();
+    ready_as(&mut alone, shard(1), START.wall_ms, spec(None), Some("a"));
+    assert_eq!(granted(&mut alone), [(shard(1), "a".to_owned())], "better there than nowhere");
+}
+
+fn granted_elsewhere(core: &mut Core, last: &str) -> bool {
+    granted(core).iter().all(|(_, executor)| executor != last)
+}
