@@ -16,6 +16,8 @@ missing_packages() {
     command -v make >/dev/null 2>&1 || echo make
     command -v pkg-config >/dev/null 2>&1 || echo pkg-config
     command -v curl >/dev/null 2>&1 || echo curl
+    command -v openssl >/dev/null 2>&1 || echo openssl # an example of the documents calls it
+    command -v python3 >/dev/null 2>&1 || echo python3 # tests the client in Python
     have_libclang || echo libclang-dev # reads RocksDB's C header
 }
 

@@ -44,6 +44,9 @@ pub struct Ready {
     pub admin_secret: String,
     /// Signs the demo caller's callbacks.
     pub webhook_secret: String,
+    /// The authority of the servers' certificates, where they speak TLS.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
 }
 
 impl Ready {
@@ -100,6 +103,8 @@ pub struct Setup {
     pub executors: u8,
     /// Slots of each executor.
     pub slots: Option<u32>,
+    /// Whether everything speaks TLS.
+    pub tls: bool,
     /// Options of the replicas that differ from the defaults, as `key=value`.
     pub set: Vec<&'static str>,
     /// Ports of this machine to which the demo caller's callbacks may go.
@@ -164,13 +169,17 @@ impl Cluster {
 
     /// The environment in which the command `orloj` finds the replica at this place.
     pub fn environment(&self, place: usize) -> Vec<(&'static str, String)> {
-        vec![
+        let mut variables = vec![
             ("ORLOJ_URL", self.ready.replicas[place].api.clone()),
             ("ORLOJ_ACCESS_KEY", self.ready.access_key.clone()),
             ("ORLOJ_SECRET_KEY", self.ready.secret_key.clone()),
             ("ORLOJ_ADMIN_KEY", self.ready.admin_key.clone()),
             ("ORLOJ_ADMIN_SECRET", self.ready.admin_secret.clone()),
-        ]
+        ];
+        if let Some(ca) = &self.ready.ca {
+            variables.push(("ORLOJ_CA", ca.display().to_string()));
+        }
+        variables
     }
 
     /// What the supervisor said when it was ready.
@@ -242,6 +251,8 @@ impl Cluster {
     }
 
     fn signed(&self, key: &str, secret: &str, places: &[usize], options: Options) -> Client {
+        let ca_pem = self.ready.ca.as_ref().map(|path| fs::read(path).expect("the authority is there"));
+        let options = Options { ca_pem, ..options };
         let credentials = Credentials::new(key, secret).expect("the ready file has good keys");
         let urls = places.iter().map(|place| &self.ready.replicas[*place].api);
         Client::new(urls, credentials, options).expect("the ready file has good addresses")
@@ -389,6 +400,9 @@ async fn supervise(dir: &Path, setup: &Setup) -> (Child, Ready) {
     }
     for port in &setup.callback_ports {
         command.args(["--callback-port", &port.to_string()]);
+    }
+    if setup.tls {
+        command.arg("--tls");
     }
     for option in &setup.set {
         command.args(["--set", option]);

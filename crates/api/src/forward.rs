@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use orloj_model::id::NodeId;
+use orloj_net::{Clients, ClusterTls, Protocol, Role};
 use orloj_raft_store::http::SignedParts;
 use orloj_wire::clock::Clock;
 use orloj_wire::sign::Secret;
@@ -76,36 +77,41 @@ pub trait Carrier: Send + Sync + 'static {
     fn post(&self, call: PeerCall) -> BoxFuture<'_, Result<PeerAnswer, ForwardError>>;
 }
 
-/// The carrier of the product: HTTP/2 without TLS, on connections that are kept.
+/// The carrier of the product: HTTP/2 on connections that are kept.
 pub struct HttpCarrier {
-    http: reqwest::Client,
+    clients: Clients,
 }
 
 impl HttpCarrier {
-    /// A carrier without connections.
+    /// A carrier without connections. With `tls` it calls only who shows the certificate of the replica at the
+    /// address that is called.
     ///
     /// # Errors
     /// The HTTP client cannot be made.
-    pub fn new() -> Result<Self, reqwest::Error> {
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .http2_prior_knowledge()
-            .http2_keep_alive_interval(Duration::from_secs(2))
-            .http2_keep_alive_timeout(Duration::from_secs(4))
-            .http2_keep_alive_while_idle(true)
-            .build()?;
-        Ok(HttpCarrier { http })
+    pub fn new(tls: Option<&ClusterTls>) -> Result<Self, reqwest::Error> {
+        let make = || {
+            reqwest::Client::builder()
+                .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .connect_timeout(CONNECT_TIMEOUT)
+                .tcp_nodelay(true)
+                .http2_keep_alive_interval(Duration::from_secs(2))
+                .http2_keep_alive_timeout(Duration::from_secs(4))
+                .http2_keep_alive_while_idle(true)
+        };
+        Ok(HttpCarrier { clients: Clients::new(tls, Role::Replica, Protocol::Http2, make)? })
     }
 }
 
 impl Carrier for HttpCarrier {
     fn post(&self, call: PeerCall) -> BoxFuture<'_, Result<PeerAnswer, ForwardError>> {
         let PeerCall { address, path, headers, body, deadline } = call;
-        let mut builder = self.http.post(format!("http://{address}{path}")).timeout(deadline);
+        let Ok(client) = self.clients.to(&address) else {
+            return Box::pin(async { Err(ForwardError::NotTaken) });
+        };
+        let url = format!("{}://{address}{path}", self.clients.scheme());
+        let mut builder = client.post(url).timeout(deadline);
         for (name, value) in headers {
             builder = builder.header(name, value);
         }

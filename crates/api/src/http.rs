@@ -1,6 +1,5 @@
 //! Between axum's requests and ours: headers, bounded bodies, answers.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,17 +14,6 @@ use crate::outcome::{Answer, Failure};
 
 /// The longest that a body may take to arrive.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Where a connection comes from; put into every request by the listener.
-#[derive(Debug, Clone, Copy)]
-pub struct Remote(pub SocketAddr);
-
-impl Remote {
-    /// The address of the other side; unspecified where a request came over no connection.
-    pub fn of(extensions: &axum::http::Extensions) -> IpAddr {
-        extensions.get::<Remote>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.0.ip())
-    }
-}
 
 impl Headers for HeaderMap {
     fn values(&self, name: &'static str) -> Vec<&[u8]> {

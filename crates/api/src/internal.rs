@@ -13,7 +13,8 @@ use axum::http::Request as HttpRequest;
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
-use orloj_model::id::ExecutorId;
+use orloj_model::id::{ExecutorId, NodeId};
+use orloj_net::{Peer, Remote, Role};
 use orloj_raft_store::RpcError;
 use orloj_raft_store::transport::{RPC_BODY_LIMIT, RpcEnvelope, RpcKind};
 use orloj_scheduler::LeaderError;
@@ -80,6 +81,7 @@ struct Checked {
 async fn from_replica(api: &Api, request: HttpRequest<Body>, limit: usize) -> Result<Checked, Failure> {
     let options = &api.shared().options;
     let (head, body) = request.into_parts();
+    certified(api, &head, Role::Replica, None)?;
     let credentials = Credentials::from_headers(&head.headers)?;
     http::check_length(&head.headers, limit)?;
     let body = http::read_body(body, limit, http::BODY_TIMEOUT).await?;
@@ -95,6 +97,7 @@ async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked,
     let (head, body) = request.into_parts();
     let is_name = |name: &str| ExecutorId::new(name).is_ok();
     let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
+    certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
     http::check_length(&head.headers, EXECUTOR_LIMIT)?;
     let body = http::read_body(body, EXECUTOR_LIMIT, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
@@ -104,6 +107,32 @@ async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked,
     let target = target(&head, SCHEDULER_AUDIENCE, &body);
     peer::check(&credentials, target, Label::Executor, &secret, shared.clock.wall_ms())?;
     Ok(Checked { credentials, head, body })
+}
+
+/// Where there is TLS: checks that the caller's certificate names this one of the cluster.
+fn certified(
+    api: &Api,
+    head: &axum::http::request::Parts,
+    role: Role,
+    name: Option<&str>,
+) -> Result<(), Failure> {
+    let Some(tls) = &api.shared().options.tls else { return Ok(()) };
+    tls.check(head.extensions.get::<Peer>(), role, name).map_err(|impostor| {
+        let remote = Remote::of(&head.extensions);
+        tracing::warn!(%remote, %impostor, path = head.uri.path(), "a call was refused for its certificate");
+        Failure::new(Code::CertificateDenied, impostor.to_string())
+    })
+}
+
+/// Where there is TLS: checks that the certificate of who calls as the member `from` names that member's address.
+/// A member that this node has not heard of yet, and a node without an id, are any replica of the cluster.
+fn from_member(api: &Api, head: &axum::http::request::Parts, from: NodeId) -> Result<(), Failure> {
+    if api.shared().options.tls.is_none() {
+        return Ok(());
+    }
+    let member = api.shared().backend.members().into_iter().find(|member| member.id == from);
+    let address = member.map(|member| member.internal);
+    certified(api, head, Role::Replica, address.as_deref())
 }
 
 fn target<'a>(head: &'a axum::http::request::Parts, audience: &'a str, body: &'a [u8]) -> Target<'a> {
@@ -126,6 +155,9 @@ async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpReq
         Ok(envelope) => envelope,
         Err(error) => return refuse(Failure::new(Code::InvalidRequest, error.to_string())),
     };
+    if let Err(failure) = from_member(&api, &call.head, envelope.from) {
+        return refuse(failure);
+    }
     let answer = match api.shared().backend.handle_rpc(kind, envelope, call.body).await {
         Ok(body) => plain(200, "application/octet-stream", body),
         Err(error) => {

@@ -15,6 +15,7 @@ use axum::http::Request as HttpRequest;
 use axum::response::Response;
 use axum::routing::{any, get};
 use bytes::Bytes;
+use orloj_net::Remote;
 use orloj_wire::problem::{Code, Problem};
 use orloj_wire::rest::BODY_LIMIT;
 use orloj_wire::sign;
@@ -22,8 +23,9 @@ use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 
 use crate::auth::Credentials;
+use crate::document;
 use crate::health;
-use crate::http::{self, Remote};
+use crate::http;
 use crate::keyring::is_access_key;
 use crate::limit::{Pool, Rate};
 use crate::outcome::{Answer, Failure, finish};
@@ -59,9 +61,25 @@ pub fn router(api: Api, registry: Arc<Registry>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(health::metrics))
         .route("/debug/probe", get(health::probe))
+        .route("/openapi.json", get(openapi_document))
+        .route("/docs", get(docs))
         .fallback(any(openapi))
         .method_not_allowed_fallback(only_get)
         .with_state(public)
+}
+
+/// `GET /openapi.json`
+async fn openapi_document() -> Response {
+    let answer = plain(200, document::MEDIA_TYPE, document::json_text());
+    http::response(finish(answer, &http::new_request_id()))
+}
+
+/// `GET /docs`
+async fn docs() -> Response {
+    let answer = plain(200, document::PAGE_TYPE, document::page_text())
+        .with("content-security-policy", document::PAGE_POLICY)
+        .with("x-content-type-options", "nosniff");
+    http::response(finish(answer, &http::new_request_id()))
 }
 
 async fn only_get() -> Response {

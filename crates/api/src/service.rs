@@ -7,6 +7,7 @@ use orloj_model::access::Denial;
 use orloj_model::command::{AccessCommand, Command};
 use orloj_model::id::NodeId;
 use orloj_model::mutant::{Mutant, is_on};
+use orloj_net::ClusterTls;
 use orloj_wire::clock::Clock;
 use orloj_wire::problem::Code;
 use orloj_wire::random::Random;
@@ -49,6 +50,8 @@ pub struct Options {
     pub internal: String,
     /// Whether `/debug/probe` answers.
     pub debug_probe: bool,
+    /// With it, replicas and executors must show certificates that name them.
+    pub tls: Option<ClusterTls>,
 }
 
 /// Everything that the API of one node is made of.
@@ -100,7 +103,8 @@ impl Api {
     /// # Errors
     /// The HTTP client for calls to the leader cannot be made.
     pub fn start(parts: Parts, stop: CancellationToken) -> Result<Api, reqwest::Error> {
-        Ok(Self::start_over(parts, Arc::new(HttpCarrier::new()?), stop))
+        let carrier = HttpCarrier::new(parts.options.tls.as_ref())?;
+        Ok(Self::start_over(parts, Arc::new(carrier), stop))
     }
 
     /// [`start`](Api::start) with another way to the leader.

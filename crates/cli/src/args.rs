@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use crate::bench::args::{BenchArgs, PartArgs};
+use crate::cert::CertCommand;
 use crate::telemetry::LogFormat;
 
 pub use job::{
@@ -34,7 +35,8 @@ or environment; 3 no replica answers, none leads, or the outcome is unknown; 4 r
 
 Environment: ORLOJ_URL (one or more replicas, by comma), ORLOJ_ACCESS_KEY and ORLOJ_SECRET_KEY (a \
 caller), ORLOJ_ADMIN_KEY and ORLOJ_ADMIN_SECRET (an administrator), ORLOJ_AUDIENCE (the servers' \
-`audience`; default), ORLOJ_DEADLINE_MS (how long a command tries to reach the cluster; 15000), \
+`audience`; default), ORLOJ_CA (a file with the authorities of the servers' certificates, PEM; the \
+machine's), ORLOJ_CERT and ORLOJ_KEY (a certificate to show, and its key), ORLOJ_DEADLINE_MS (how long a command tries to reach the cluster; 15000), \
 ORLOJ_LOG (log levels).";
 
 /// The commands.
@@ -69,6 +71,9 @@ pub enum Command {
     Audit(access::AuditArgs),
     /// Make the secrets that a new cluster begins with, and the first administrator's key.
     Init(access::InitArgs),
+    /// Make certificates: a cluster's own authority, and those of replicas, executors and clients.
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Measure how fast a cluster on this machine is.
     Bench(Box<BenchArgs>),
     /// Load or executors of a bench, as a process of its own.
@@ -97,6 +102,9 @@ pub struct DevArgs {
     /// Executors, 0-50. Remembered in the folder. Default: 2.
     #[arg(long)]
     pub executors: Option<u8>,
+    /// Speak TLS: make an authority and certificates, kept in the folder. Remembered in the folder.
+    #[arg(long)]
+    pub tls: bool,
     /// Slots of each executor. Default: 2 x CPU cores.
     #[arg(long)]
     pub slots: Option<u32>,
@@ -122,7 +130,7 @@ pub struct ServerArgs {
     /// The configuration file (docs/configuration.md).
     #[arg(long)]
     pub config: PathBuf,
-    /// Listen on other addresses than loopback although the traffic is not encrypted.
+    /// Listen on other addresses than loopback although nothing is configured that encrypts the traffic.
     #[arg(long)]
     pub insecure_plaintext: bool,
     #[command(flatten)]
@@ -136,7 +144,7 @@ pub struct ExecutorArgs {
     /// Run an executor with this configuration file (docs/configuration.md).
     #[arg(long, required = true)]
     pub config: Option<PathBuf>,
-    /// Listen on another address than loopback although the traffic is not encrypted.
+    /// Listen on another address than loopback although nothing is configured that encrypts the traffic.
     #[arg(long)]
     pub insecure_plaintext: bool,
     /// How long running attempts may go on after SIGTERM before they are stopped and handed back, in ms.

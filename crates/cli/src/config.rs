@@ -54,8 +54,9 @@ pub fn check_plaintext(option: &str, address: &str, insecure_plaintext: bool) ->
         return Ok(());
     }
     bail!(
-        "{option} = {address:?} is not on loopback and the traffic is not encrypted: put it behind a tunnel or a \
-         terminator of TLS on this machine, or accept it with --insecure-plaintext"
+        "{option} = {address:?} is not on loopback and the traffic is not encrypted: give it certificates in [tls] \
+         (orloj cert makes them), listen on loopback behind something that ends TLS, or accept it with \
+         --insecure-plaintext"
     )
 }
 

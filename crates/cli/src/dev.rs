@@ -16,6 +16,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::process::stop_token;
 use crate::remote::output;
 
+pub mod certificates;
 pub mod files;
 pub mod fleet;
 pub mod keys;
@@ -46,10 +47,14 @@ pub fn run(args: &DevArgs) -> Outcome {
         .map_err(Failure::usage)?;
     let layout = Layout::new(&dir).with_context(|| format!("cannot open the folder {}", dir.display()))?;
     let _lock = lock(&layout).map_err(Failure::usage)?;
-    let wish = Wish { base_port: args.base_port, replicas: args.replicas, executors: args.executors };
+    let (replicas, executors) = (args.replicas, args.executors);
+    let wish = Wish { base_port: args.base_port, replicas, executors, tls: args.tls };
     let plan = Plan::load_or_make(&layout, wish).map_err(Failure::usage)?;
     let keys = Keys::load_or_make(&layout)?;
     let wishes = files::Wishes { slots: args.slots, set: &args.set, callback_ports: &args.callback_port };
+    if plan.tls() {
+        certificates::make(&layout, &plan)?;
+    }
     files::write(&layout, &plan, &keys, &wishes).map_err(Failure::usage)?;
     // Children die with the thread that started them, so this runtime has one thread: the main one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -112,7 +117,7 @@ impl Cluster {
             fleet.start(spec)?;
         }
         tokio::select! {
-            ready = ready::wait(&self.plan, &self.keys) => ready?,
+            ready = ready::wait(&self.layout, &self.plan, &self.keys) => ready?,
             ended = fleet.next_end() => {
                 let member = &fleet.members()[ended.index];
                 let tail = fleet::log_tail(&member.spec.log, TAIL_LINES);

@@ -12,7 +12,7 @@ use orloj_wire::clock::SystemClock;
 use crate::args::ExecutorArgs;
 use crate::config::{check_plaintext, load, named};
 use crate::exit::{Failure, Outcome};
-use crate::process::{end_with_parent, stop_token};
+use crate::process::{end_with_parent, hangups, stop_token};
 use crate::remote::output;
 use crate::{secret, telemetry};
 
@@ -43,7 +43,7 @@ pub fn run(config: &Path, args: &ExecutorArgs) -> Outcome {
 
 fn check(config: &Path, options: &Options, insecure_plaintext: bool) -> anyhow::Result<()> {
     options.check()?;
-    check_plaintext("listen", &options.listen, insecure_plaintext)?;
+    check_plaintext("listen", &options.listen, insecure_plaintext || options.tls.is_some())?;
     match &options.secret_file {
         Some(path) => secret::read_private(path).map(|_| ()),
         // The secret stands in the configuration file itself.
@@ -56,9 +56,13 @@ async fn serve(options: Options, patience: Duration) -> anyhow::Result<()> {
     let id = options.id.clone();
     let handle = Service::start(options, Handlers::new(), Arc::new(SystemClock::new())).await?;
     tracing::info!(executor = %id, address = %handle.address(), "executor started");
-    tokio::select! {
-        ended = handle.stopped() => return Ok(ended?),
-        () = stop.cancelled() => {}
+    let mut hangups = hangups().context("cannot handle signals")?;
+    loop {
+        tokio::select! {
+            ended = handle.stopped() => return Ok(ended?),
+            () = stop.cancelled() => break,
+            Ok(()) = hangups.changed() => handle.reload_certificates(),
+        }
     }
     handle.drain(patience).await;
     handle.stopped().await?;

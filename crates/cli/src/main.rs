@@ -7,6 +7,7 @@
 //! | [`dev`] | supervises a demo cluster of such processes |
 //! | [`bench`] | measures a cluster |
 //! | [`init`] | makes the secrets of a new cluster |
+//! | [`cert`] | makes certificates |
 //! | [`remote`] | the commands that call the API of a running cluster |
 //! | [`config`], [`secret`], [`process`], [`telemetry`] | files, secrets, signals, logs |
 
@@ -20,6 +21,7 @@ use crate::exit::{Failure, Outcome};
 
 mod args;
 mod bench;
+mod cert;
 mod config;
 mod dev;
 mod executor;
@@ -59,6 +61,7 @@ fn run(cli: Cli) -> Outcome {
         Command::Key(command) => call(remote::access::key(command, json)),
         Command::Audit(args) => call(remote::access::audit(args, json)),
         Command::Init(args) => init::run(&args),
+        Command::Cert(command) => cert::run(&command, json),
         Command::Bench(args) => bench::run(&args, json),
         Command::BenchPart(args) => bench::part::run(&args),
         Command::Completions { shell } => {

@@ -1,8 +1,12 @@
 //! What a process asks of the system: signals that end it, and its tie to the process that started it.
 
 use anyhow::{Context as _, bail};
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getppid, getrlimit, kill_process, set_parent_process_death_signal,
+    setrlimit,
+};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Ends this process with the one that started it, whose id is `parent`, however that one ends.
@@ -43,6 +47,30 @@ pub fn stop_token() -> std::io::Result<CancellationToken> {
         }
     });
     Ok(token)
+}
+
+/// Changes at every SIGHUP, which asks to read files again.
+///
+/// # Errors
+/// The system refused the handler.
+pub fn hangups() -> std::io::Result<watch::Receiver<()>> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let (hint, hints) = watch::channel(());
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            hint.send_replace(());
+        }
+    });
+    Ok(hints)
+}
+
+/// Takes as many open files as the system allows this process: a crowd of connections must not leave the
+/// databases without any.
+pub fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, ?limit, "the limit of open files stays as it is");
+    }
 }
 
 /// Sends a signal. A process that is gone is no error.

@@ -1,6 +1,7 @@
 //! The commands that talk to a cluster through its API.
 
 use std::env;
+use std::fs;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -62,6 +63,7 @@ pub fn connect(principal: Principal) -> Result<Client, Failure> {
         let credentials = Credentials::new(variable(key)?, variable(secret)?)?;
         let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
         let mut options = Options { deadline: deadline()?, try_timeout: TRY_TIMEOUT, ..Options::default() };
+        (options.ca_pem, options.identity_pem) = certificates()?;
         if env::var_os("ORLOJ_AUDIENCE").is_some() {
             options.audience = variable("ORLOJ_AUDIENCE")?;
         }
@@ -77,6 +79,25 @@ fn deadline() -> anyhow::Result<Duration> {
         }
         Err(_) => Ok(DEADLINE),
     }
+}
+
+type Pem = Option<Vec<u8>>;
+
+/// Whom to trust, and what to show, where the environment says so.
+fn certificates() -> anyhow::Result<(Pem, Pem)> {
+    let file = |name: &str| match env::var_os(name) {
+        None => Ok(None),
+        Some(path) => {
+            let read = fs::read(&path).with_context(|| format!("{name}={}: cannot read it", path.display()));
+            read.map(Some)
+        }
+    };
+    let identity = match (file("ORLOJ_CERT")?, file("ORLOJ_KEY")?) {
+        (None, None) => None,
+        (Some(cert), Some(key)) => Some([key, cert].join(&b"\n"[..])),
+        _ => anyhow::bail!("ORLOJ_CERT and ORLOJ_KEY belong together"),
+    };
+    Ok((file("ORLOJ_CA")?, identity))
 }
 
 fn variable(name: &str) -> anyhow::Result<String> {

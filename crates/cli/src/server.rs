@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use orloj_api::{Api, Bounds, Directory, Parts, debug_router, internal_router, peer, public_router, serve};
+use orloj_api::{Api, Directory, Parts, debug_router, internal_router, peer, public_router};
 use orloj_model::id::NodeId;
 use orloj_model::time::{Clock, ClusterClock};
+use orloj_net::{Bounds, TlsOptions, serve};
 use orloj_raft_store::http::HttpTransport;
 use orloj_raft_store::{Environment, MemberInfo, Store};
 use orloj_scheduler::Service;
@@ -29,16 +30,18 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::ServerArgs;
-use crate::config::{check_loopback, check_plaintext, load, named};
+use crate::config::{check_loopback, load, named};
 use crate::exit::{Failure, Outcome};
-use crate::process::{end_with_parent, stop_token};
+use crate::process::{end_with_parent, hangups, raise_file_limit, stop_token};
 use crate::remote::output;
 use crate::telemetry;
 
 mod callbacks;
 mod secrets;
+mod tls;
 
 use secrets::Secrets;
+use tls::{PublicOptions, ReplicaTls};
 
 /// The configuration file of a replica.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +60,11 @@ pub struct Config {
     pub audience: Option<String>,
     /// Whether `GET /debug/probe` answers on the public listener. Default: no.
     pub debug_probe: bool,
+    /// Certificates of this replica: with them, replicas and executors speak TLS with each other, and callers with
+    /// this replica. Default: none.
+    pub tls: Option<TlsOptions>,
+    /// How callers are spoken to, where that differs.
+    pub tls_public: PublicOptions,
     /// The replicated store.
     pub store: orloj_raft_store::Options,
     /// The leader's loop.
@@ -123,9 +131,9 @@ pub fn run(args: &ServerArgs) -> Outcome {
     #[cfg(feature = "mutants")]
     switch_on_mutant().map_err(Failure::usage)?;
     let config = Config::load(&args.config)?;
-    let plaintext = |option, address| check_plaintext(option, address, args.insecure_plaintext);
-    plaintext("listen", config.listen()).map_err(Failure::usage)?;
-    plaintext("listen-internal", config.listen_internal()).map_err(Failure::usage)?;
+    let tls = ReplicaTls::load(&config, args.insecure_plaintext)
+        .with_context(|| named(&args.config))
+        .map_err(Failure::usage)?;
     let secrets = Secrets::load(&config.secrets_file).map_err(Failure::usage)?;
     if args.run.print_config {
         let text = toml::to_string_pretty(&config).context("cannot show the configuration")?;
@@ -137,7 +145,8 @@ pub fn run(args: &ServerArgs) -> Outcome {
         end_with_parent(parent)?;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(serve_replica(config, secrets));
+    raise_file_limit();
+    let served = runtime.block_on(serve_replica(config, secrets, tls));
     runtime.shutdown_timeout(PART_PATIENCE);
     served?;
     Ok(ExitCode::SUCCESS)
@@ -150,7 +159,7 @@ fn switch_on_mutant() -> anyhow::Result<()> {
     orloj_model::mutant::switch_on(name.as_deref()).map_err(|error| anyhow!("ORLOJ_MUTANT: {error}"))
 }
 
-async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
+async fn serve_replica(config: Config, secrets: Secrets, tls: ReplicaTls) -> anyhow::Result<()> {
     let stop = stop_token().context("cannot handle signals")?;
     // The listeners first: a port that is taken must not cost a start of the storage.
     let public = bind("listen", config.listen()).await?;
@@ -161,7 +170,8 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
     };
     let listeners = Listeners { public, internal, debug };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let transport = HttpTransport::new(peer::signer(secrets.cluster.clone(), Arc::clone(&clock)), false)?;
+    let signer = peer::signer(secrets.cluster.clone(), Arc::clone(&clock));
+    let transport = HttpTransport::new(signer, tls.cluster.as_ref())?;
     // One cluster's time for whoever stamps entries and for the leader's loop.
     let cluster_clock = ClusterClock::new(Arc::clone(&clock));
     let stamps = Arc::new(cluster_clock.clone());
@@ -169,7 +179,8 @@ async fn serve_replica(config: Config, secrets: Secrets) -> anyhow::Result<()> {
     let store = Store::open(config.store.clone(), Arc::new(transport), environment).await?;
     tracing::info!(node = ?store.status().id, api = %config.store.api, internal = %config.store.internal, "replica started");
     let ends = CancellationToken::new();
-    let parts = Running::start(&config, secrets, &store, cluster_clock, listeners, &ends)?;
+    tls.keep_fresh(&hangups().context("cannot handle signals")?, &ends);
+    let parts = Running::start(&config, secrets, &store, cluster_clock, (listeners, tls), &ends)?;
     let mut fatal = store.fatal();
     let failure = tokio::select! {
         () = stop.cancelled() => None,
@@ -218,13 +229,14 @@ impl Running {
         secrets: Secrets,
         store: &Store,
         cluster_clock: ClusterClock,
-        listeners: Listeners,
+        (listeners, tls): (Listeners, ReplicaTls),
         ends: &CancellationToken,
     ) -> anyhow::Result<Running> {
         let clock = Arc::clone(cluster_clock.base());
         let mut registry = Registry::default();
-        let link = HttpLink::new(peer::REPLICA.to_owned(), secrets.executors, Arc::clone(&clock))?;
         let directory = Directory::new(secrets.keyring, secrets.sealer, Arc::new(store.clone()));
+        let name = peer::REPLICA.to_owned();
+        let link = HttpLink::new(name, secrets.executors, Arc::clone(&clock), tls.cluster.as_ref())?;
         let scheduler = Service::new(
             store.clone(),
             Arc::new(link),
@@ -240,6 +252,7 @@ impl Running {
                 cluster_secret: secrets.cluster,
                 internal: config.store.internal.clone(),
                 debug_probe: config.debug_probe,
+                tls: tls.cluster,
             },
             directory,
             backend: Arc::new(store.clone()),
@@ -253,7 +266,7 @@ impl Running {
         let public_router = public_router(api.clone(), Arc::new(registry));
         if let Some(debug) = listeners.debug {
             // Ends with the others; nobody waits for what it still answers.
-            tokio::spawn(serve(debug, debug_router(api.clone()), Bounds::PUBLIC, ends.clone()));
+            tokio::spawn(serve(debug, debug_router(api.clone()), Bounds::PUBLIC, None, ends.clone()));
         }
         let scheduler_ended = CancellationToken::new();
         let (told, stop) = (scheduler_ended.clone().drop_guard(), ends.clone());
@@ -263,11 +276,18 @@ impl Running {
                 scheduler.run(stop).await
             }),
             scheduler_ended,
-            public: tokio::spawn(serve(listeners.public, public_router, Bounds::PUBLIC, ends.clone())),
+            public: tokio::spawn(serve(
+                listeners.public,
+                public_router,
+                Bounds::PUBLIC,
+                tls.public,
+                ends.clone(),
+            )),
             internal: tokio::spawn(serve(
                 listeners.internal,
                 internal_router(api),
                 Bounds::INTERNAL,
+                tls.internal,
                 internal_ends.clone(),
             )),
             internal_ends,

@@ -52,6 +52,10 @@ pub struct Options {
     pub deadline: Duration,
     /// The delay before the second try; it doubles up to 2 s and is jittered. By default 50 ms.
     pub backoff: Duration,
+    /// The authorities that servers' certificates may come from, in PEM, instead of the machine's.
+    pub ca_pem: Option<Vec<u8>>,
+    /// A certificate of one's own with its private key, in PEM, for servers that ask for one.
+    pub identity_pem: Option<Vec<u8>>,
     /// Tells the timestamps.
     pub clock: Arc<dyn Clock>,
 }
@@ -63,6 +67,8 @@ impl Default for Options {
             try_timeout: Duration::from_secs(10),
             deadline: Duration::from_secs(30),
             backoff: Duration::from_millis(50),
+            ca_pem: None,
+            identity_pem: None,
             clock: Arc::new(SystemClock::new()),
         }
     }

@@ -103,14 +103,8 @@ impl Client {
         if urls.is_empty() {
             return Err(Error::Config { what: "urls", value: String::new(), why: "at least one is needed" });
         }
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .connect_timeout(Duration::from_secs(2))
-            .tcp_nodelay(true)
-            .build()
-            .map_err(|source| Error::Transport { url: urls[0].to_string(), source })?;
+        let http =
+            http_client(&options).map_err(|source| Error::Transport { url: urls[0].to_string(), source })?;
         let (preferred, ahead_s) = (AtomicUsize::new(0), AtomicI64::new(0));
         Ok(Client { inner: Arc::new(Inner { http, urls, preferred, ahead_s, credentials, options }) })
     }
@@ -217,6 +211,22 @@ impl Inner {
         }
         request
     }
+}
+
+fn http_client(options: &Options) -> Result<reqwest::Client, reqwest::Error> {
+    let mut builder = reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .connect_timeout(Duration::from_secs(2))
+        .tcp_nodelay(true);
+    if let Some(pem) = &options.ca_pem {
+        builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?);
+    }
+    if let Some(pem) = &options.identity_pem {
+        builder = builder.identity(reqwest::Identity::from_pem(pem)?);
+    }
+    builder.build()
 }
 
 /// An address with scheme, host and port alone: the signed path begins after it.

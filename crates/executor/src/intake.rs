@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use orloj_net::{ClusterTls, Peer, Role};
 use orloj_wire::protocol::{
     AnnounceRound, AttemptRef, Cancel, CancelAck, CancelReason, Dispatch, Holdings, LogChunk, LogRequest,
     Run, RunAck, RunVerdict,
@@ -45,6 +46,8 @@ const QUEUE_POLL: Duration = Duration::from_millis(100);
 pub(crate) struct Intake {
     pub(crate) core: Arc<Core>,
     pub(crate) auth: Arc<Auth>,
+    /// With it, who pushes must show the certificate of a replica.
+    pub(crate) tls: Option<ClusterTls>,
     /// Cancelled when the executor stops. A connection may outlive it; from then on nothing is answered for.
     pub(crate) running: CancellationToken,
 }
@@ -71,6 +74,10 @@ impl Intake {
         let (parts, body) = request.into_parts();
         if self.running.is_cancelled() {
             return Err(Problem::stopping());
+        }
+        if let Some(tls) = &self.tls {
+            let checked = tls.check(parts.extensions.get::<Peer>(), Role::Replica, None);
+            checked.map_err(|impostor| Problem::new(403, "certificate_denied", impostor.to_string()))?;
         }
         self.auth.precheck(&parts.headers)?;
         let body = match timeout(BODY_TIMEOUT, to_bytes(body, BODY_LIMIT)).await {

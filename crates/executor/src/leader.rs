@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use orloj_net::{ClusterTls, Protocol, Role};
 use orloj_wire::clock::Clock;
 use orloj_wire::problem::{Code, Problem};
 use orloj_wire::protocol::NotLeader;
@@ -53,6 +54,7 @@ enum Said {
 /// Calls the leader.
 pub(crate) struct LeaderClient {
     http: reqwest::Client,
+    scheme: &'static str,
     executor_id: String,
     secret: Secret,
     clock: Arc<dyn Clock>,
@@ -63,25 +65,42 @@ pub(crate) struct LeaderClient {
 }
 
 impl LeaderClient {
-    /// `replicas` are base URLs. Err is the HTTP client's reason.
+    /// `replicas` are addresses, `host:port`. With `tls` only who shows the certificate of a replica is called. Err
+    /// is the HTTP client's reason.
     pub(crate) fn new(
         executor_id: &str,
         secret: Secret,
         replicas: Vec<String>,
         clock: Arc<dyn Clock>,
+        tls: Option<&ClusterTls>,
     ) -> Result<Self, String> {
-        let http = reqwest::Client::builder()
+        let builder = reqwest::Client::builder()
             .no_proxy()
             .redirect(redirect::Policy::none())
             .referer(false)
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(CALL_TIMEOUT)
-            .pool_idle_timeout(Duration::from_secs(60))
-            .build()
-            .map_err(|cause| cause.to_string())?;
+            .pool_idle_timeout(Duration::from_secs(60));
+        let (builder, scheme) = match tls {
+            None => (builder, "http"),
+            Some(tls) => {
+                let config = tls.client_config(Role::Replica, None, Protocol::Http1);
+                let config = config.map_err(|cause| cause.to_string())?;
+                (builder.tls_backend_preconfigured(config), "https")
+            }
+        };
+        let http = builder.build().map_err(|cause| cause.to_string())?;
         let targets = Mutex::new(Targets::new(replicas));
         let ahead_s = AtomicI64::new(0);
-        Ok(LeaderClient { http, executor_id: executor_id.to_owned(), secret, clock, ahead_s, targets })
+        Ok(LeaderClient {
+            http,
+            scheme,
+            executor_id: executor_id.to_owned(),
+            secret,
+            clock,
+            ahead_s,
+            targets,
+        })
     }
 
     /// The leader lists the replicas.
@@ -162,8 +181,8 @@ impl LeaderClient {
             body: &body,
         };
         let headers = outgoing.headers(&self.secret, now_s);
-        let mut request =
-            self.http.post(format!("{target}{path}")).header("content-type", "application/json").body(body);
+        let url = format!("{}://{target}{path}", self.scheme);
+        let mut request = self.http.post(url).header("content-type", "application/json").body(body);
         for (name, value) in headers {
             request = request.header(name, value);
         }

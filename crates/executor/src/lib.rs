@@ -60,7 +60,6 @@ mod intake;
 mod journal;
 mod leader;
 mod ledger;
-mod listener;
 mod load;
 mod log;
 mod metrics;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use orloj_net::TlsOptions;
 use orloj_wire::sign::Secret;
 use serde::{Deserialize, Serialize};
 
@@ -29,13 +30,16 @@ pub struct Options {
     /// The address that the leader shall push to, `host:port`. Default: the bound address. Needed when
     /// `listen` is a wildcard address.
     pub advertise: Option<String>,
-    /// The internal addresses of the scheduler replicas, `host:port` or `http://host:port`. At least one.
+    /// The internal addresses of the scheduler replicas, `host:port`, also with `http://` or `https://` before it.
+    /// At least one.
     pub replicas: Vec<String>,
     /// The secret that executors and replicas share. This or `secret-file` is required; there is no default.
     #[serde(skip_serializing)]
     pub secret: Option<SecretText>,
     /// A file that holds the secret and nothing else.
     pub secret_file: Option<PathBuf>,
+    /// Certificates of this executor: with them it speaks TLS with the replicas. Default: none.
+    pub tls: Option<TlsOptions>,
     /// The executor's own folder: incarnation, journal, logs. One process at a time. Required.
     pub dir: PathBuf,
     /// Attempts that run at once. Default: 2 x CPU cores, since most tasks wait on IO.
@@ -72,6 +76,7 @@ impl Default for Options {
             replicas: Vec::new(),
             secret: None,
             secret_file: None,
+            tls: None,
             dir: PathBuf::new(),
             slots: None,
             queue: None,
@@ -224,7 +229,7 @@ impl Options {
             return Err(OptionsError::new("replicas", "at least one replica's internal address is needed"));
         }
         for replica in &self.replicas {
-            replica_url(replica).map_err(|problem| OptionsError::new("replicas", problem))?;
+            replica_address(replica).map_err(|problem| OptionsError::new("replicas", problem))?;
         }
         if self.dir.as_os_str().is_empty() {
             return Err(OptionsError::new("dir", "a folder of the executor's own is needed"));
@@ -298,11 +303,12 @@ pub(crate) fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
-/// The base URL of a replica, without a final slash.
-pub(crate) fn replica_url(text: &str) -> Result<String, String> {
-    let rest = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+/// The `host:port` of a replica; how it is spoken to is decided by `tls` alone.
+pub(crate) fn replica_address(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).unwrap_or(text);
+    let rest = rest.trim_end_matches('/');
     match check_host_port("", rest) {
-        Ok(()) => Ok(format!("http://{rest}")),
+        Ok(()) => Ok(rest.to_owned()),
         Err(error) => Err(error.problem),
     }
 }
@@ -407,8 +413,9 @@ mod tests {
 
     #[test]
     fn replica_addresses_take_both_spellings() {
-        assert_eq!(replica_url("http://a.b:1/").unwrap(), "http://a.b:1");
-        assert_eq!(replica_url("[::1]:9").unwrap(), "http://[::1]:9");
-        assert!(replica_url("https://a:1").is_err());
+        assert_eq!(replica_address("http://a.b:1/").unwrap(), "a.b:1");
+        assert_eq!(replica_address("https://a.b:1").unwrap(), "a.b:1");
+        assert_eq!(replica_address("[::1]:9").unwrap(), "[::1]:9");
+        assert!(replica_address("ftp://a:1").is_err());
     }
 }

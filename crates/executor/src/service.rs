@@ -2,16 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::future::IntoFuture as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use orloj_net::{Admission, Bounds, ClusterTls, Role, ServerTls, Tls, TlsOptions};
 use orloj_wire::clock::Clock;
 use orloj_wire::sign::Secret;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,8 +27,7 @@ use crate::intake::{self, Intake};
 use crate::journal::Journal;
 use crate::leader::LeaderClient;
 use crate::ledger::MemoryLimits;
-use crate::listener::Guarded;
-use crate::options::{LogOptions, Options, replica_url};
+use crate::options::{LogOptions, Options, replica_address};
 use crate::outbox;
 use crate::presence::{self, Profile};
 use crate::procs;
@@ -39,8 +38,16 @@ use crate::sync::lock;
 
 /// How often the journal is tidied.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
-/// How long answers that are under way may take when everything stops.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
+/// What connections of the listener may cost. Answers that are under way may take half a second when everything
+/// stops.
+const BOUNDS: Bounds = Bounds {
+    connections: 1_024,
+    header_read: Duration::from_secs(10),
+    header_bytes: 16 * 1024,
+    streams: 256,
+    window: 4 << 20,
+    grace: Duration::from_millis(500),
+};
 /// How long running handlers may take to be gone when everything stops at once.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -57,6 +64,7 @@ impl Service {
     pub async fn start(options: Options, handlers: Handlers, clock: Arc<dyn Clock>) -> Result<Handle, Error> {
         options.check()?;
         let secret = options.read_secret()?;
+        let tls = options.tls.as_ref().map(|tls| load_tls(tls, &options.id)).transpose()?;
         let handlers = builtin::add(handlers, &options.handlers)?;
         let dir = Dir::open(&options.dir)?;
         let incarnation = dir.next_incarnation(clock.wall_ms())?;
@@ -80,10 +88,11 @@ impl Service {
             mark,
             stop_grace: options.stop_grace(),
         };
-        let core = build(&options, settings, secret.clone(), handlers, journal, Arc::clone(&clock))?;
+        let leader = leader_client(&options, secret.clone(), Arc::clone(&clock), tls.as_ref())?;
+        let core = build(&options, settings, leader, handlers, journal, Arc::clone(&clock));
         let auth = Arc::new(Auth::new(secret, &options.id, clock));
         tracing::info!(id = %options.id, incarnation, %address, "the executor listens");
-        Ok(launch(Parts { core, auth, options, dir, listener, address, failure }))
+        launch(Parts { core, auth, tls, options, dir, listener, address, failure })
     }
 }
 
@@ -95,25 +104,40 @@ async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, bound))
 }
 
+/// Reads the certificate, which must name this executor; its cluster is the one whose replicas are spoken to.
+fn load_tls(options: &TlsOptions, id: &str) -> Result<ClusterTls, OptionsError> {
+    let loaded = Tls::load_named(options.files(), Role::Executor, id);
+    let (tls, own) = loaded.map_err(|error| OptionsError::new("tls", error.to_string()))?;
+    Ok(ClusterTls { tls, cluster: own.cluster })
+}
+
+fn leader_client(
+    options: &Options,
+    secret: Secret,
+    clock: Arc<dyn Clock>,
+    tls: Option<&ClusterTls>,
+) -> Result<LeaderClient, OptionsError> {
+    let mut replicas = Vec::new();
+    for replica in &options.replicas {
+        replicas.push(replica_address(replica).map_err(|problem| OptionsError::new("replicas", problem))?);
+    }
+    LeaderClient::new(&options.id, secret, replicas, clock, tls)
+        .map_err(|problem| OptionsError::new("replicas", problem))
+}
+
 fn build(
     options: &Options,
     settings: Settings,
-    secret: Secret,
+    leader: LeaderClient,
     handlers: Handlers,
     journal: Journal,
     clock: Arc<dyn Clock>,
-) -> Result<Arc<Core>, Error> {
-    let mut replicas = Vec::new();
-    for replica in &options.replicas {
-        replicas.push(replica_url(replica).map_err(|problem| OptionsError::new("replicas", problem))?);
-    }
-    let leader = LeaderClient::new(&options.id, secret, replicas, Arc::clone(&clock))
-        .map_err(|problem| OptionsError::new("replicas", problem))?;
+) -> Arc<Core> {
     let ledger = lock(journal.ledger());
     let mut book = Book::new(options.slots(), options.queue(), ledger.round());
     ledger.reports().for_each(|report| book.restore(report.attempt.clone()));
     drop(ledger);
-    Ok(Arc::new(Core {
+    Arc::new(Core {
         settings,
         clock,
         handlers,
@@ -129,12 +153,13 @@ fn build(
         beat: tokio::sync::Notify::new(),
         changed: watch::Sender::new(()),
         fatal: watch::Sender::new(None),
-    }))
+    })
 }
 
 struct Parts {
     core: Arc<Core>,
     auth: Arc<Auth>,
+    tls: Option<ClusterTls>,
     options: Options,
     dir: Dir,
     listener: TcpListener,
@@ -143,8 +168,8 @@ struct Parts {
 }
 
 /// Starts the loops and the one task that stops them.
-fn launch(parts: Parts) -> Handle {
-    let Parts { core, auth, options, dir, listener, address, failure } = parts;
+fn launch(parts: Parts) -> Result<Handle, Error> {
+    let Parts { core, auth, tls, options, dir, listener, address, failure } = parts;
     let loops = TaskTracker::new();
     let running = CancellationToken::new();
     let present = running.child_token();
@@ -157,7 +182,17 @@ fn launch(parts: Parts) -> Handle {
     every(&running, Box::pin(outbox::run(Arc::clone(&core))));
     every(&running, Box::pin(save_sender::run(Arc::clone(&core))));
     every(&running, Box::pin(housekeep(Arc::clone(&core), options.logs.clone())));
-    loops.spawn(serve(listener, Intake { core: Arc::clone(&core), auth, running: running.clone() }));
+    let reload = watch::Sender::new(());
+    // Whoever shows no certificate gets no further than /healthz and /metrics.
+    let server =
+        tls.as_ref().map(|own| ServerTls::new(Arc::clone(&own.tls), Admission::Optional)).transpose();
+    let server = server.map_err(|error| OptionsError::new("tls", error.to_string()))?;
+    if let (Some(own), Some(options)) = (&tls, &options.tls) {
+        let fresh = Arc::clone(&own.tls).keep_fresh(options.reload(), reload.subscribe(), running.clone());
+        loops.spawn(fresh);
+    }
+    let intake = Intake { core: Arc::clone(&core), auth, tls, running: running.clone() };
+    loops.spawn(orloj_net::serve(listener, intake::router(intake), BOUNDS, server, running.clone()));
     let stop = CancellationToken::new();
     let end = watch::Sender::new(None);
     let handle = Handle {
@@ -166,12 +201,13 @@ fn launch(parts: Parts) -> Handle {
             address,
             stop: stop.clone(),
             present,
+            reload,
             end: end.subscribe(),
             draining: Mutex::new(false),
         }),
     };
     tokio::spawn(supervise(Supervised { core, loops, running, stop, failure, end, _dir: dir }));
-    handle
+    Ok(handle)
 }
 
 fn profile(options: &Options, core: &Core, address: SocketAddr) -> Profile {
@@ -184,25 +220,6 @@ fn profile(options: &Options, core: &Core, address: SocketAddr) -> Profile {
         zone: options.zone.clone(),
         labels: options.labels.clone(),
         heartbeat_ms: options.heartbeat_ms,
-    }
-}
-
-async fn serve(listener: TcpListener, intake: Intake) {
-    let (core, running) = (Arc::clone(&intake.core), intake.running.clone());
-    let serving = axum::serve(Guarded::new(listener), intake::router(intake))
-        .with_graceful_shutdown(running.clone().cancelled_owned());
-    let closed = async {
-        running.cancelled().await;
-        sleep(CLOSE_PATIENCE).await;
-    };
-    tokio::select! {
-        served = serving.into_future() => {
-            // Answers an error only when the listener is gone for good.
-            if let Err(cause) = served {
-                core.fail(Error::Listen { address: core.settings.id.clone(), cause: cause.to_string() });
-            }
-        }
-        () = closed => {}
     }
 }
 
@@ -283,6 +300,7 @@ struct Inner {
     address: SocketAddr,
     stop: CancellationToken,
     present: CancellationToken,
+    reload: watch::Sender<()>,
     end: watch::Receiver<Option<Result<(), Error>>>,
     draining: Mutex<bool>,
 }
@@ -314,6 +332,11 @@ impl Handle {
         }
         // The reason for stopping is told by `stopped`.
         let _ = self.stopped().await;
+    }
+
+    /// Reads the files with the certificates again now, instead of at their next turn.
+    pub fn reload_certificates(&self) {
+        self.inner.reload.send_replace(());
     }
 
     /// Stops at once: handlers are killed, and nothing is reported that was not over.

@@ -1,6 +1,6 @@
 //! Which replica to ask. Plain data.
 
-use crate::options::replica_url;
+use crate::options::replica_address;
 
 /// The known replicas and the one that is believed to lead.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl Targets {
 
     /// Somebody says who leads. Says whether that is news and an address.
     pub(crate) fn hint(&mut self, leader: &str) -> bool {
-        match replica_url(leader) {
-            Ok(url) if url != self.current => {
-                self.current = url;
+        match replica_address(leader) {
+            Ok(address) if address != self.current => {
+                self.current = address;
                 true
             }
             Ok(_) | Err(_) => false,
@@ -52,9 +52,10 @@ impl Targets {
     /// The leader lists the replicas, itself first. Addresses that are none are left out; an empty list
     /// changes nothing.
     pub(crate) fn learn(&mut self, replicas: &[String]) {
-        let urls: Vec<String> = replicas.iter().filter_map(|replica| replica_url(replica).ok()).collect();
-        if !urls.is_empty() {
-            self.replicas = urls;
+        let addresses: Vec<String> =
+            replicas.iter().filter_map(|replica| replica_address(replica).ok()).collect();
+        if !addresses.is_empty() {
+            self.replicas = addresses;
         }
     }
 }
@@ -64,29 +65,29 @@ mod tests {
     use super::*;
 
     fn three() -> Targets {
-        Targets::new(["http://a:1", "http://b:1", "http://c:1"].map(String::from).to_vec())
+        Targets::new(["a:1", "b:1", "c:1"].map(String::from).to_vec())
     }
 
     #[test]
     fn failures_go_round() {
         let mut targets = three();
-        for expected in ["http://b:1", "http://c:1", "http://a:1"] {
+        for expected in ["b:1", "c:1", "a:1"] {
             let current = targets.current();
             targets.advance(&current);
             assert_eq!(targets.current(), expected);
         }
-        targets.advance("http://c:1");
-        assert_eq!(targets.current(), "http://a:1", "a late failure of another one changes nothing");
+        targets.advance("c:1");
+        assert_eq!(targets.current(), "a:1", "a late failure of another one changes nothing");
     }
 
     #[test]
     fn hints_are_followed_and_left() {
         let mut targets = three();
         assert!(targets.hint("d:9"));
-        assert_eq!(targets.current(), "http://d:9");
+        assert_eq!(targets.current(), "d:9");
         assert!(!targets.hint("http://d:9") && !targets.hint("not an address"));
-        targets.advance("http://d:9");
-        assert_eq!(targets.current(), "http://a:1");
+        targets.advance("d:9");
+        assert_eq!(targets.current(), "a:1");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Peer calls over HTTP, one POST for each.
 //!
-//! Entries go over HTTP/1.1 where there is no TLS: they go one by one, and a call costs less than one of HTTP/2.
+//! Entries go over HTTP/1.1: they go one by one, and a call costs less than one of HTTP/2.
 //! Entries, heartbeats with votes, and snapshots have connections of their own, so that a snapshot or a large
 //! batch of entries never stands in front of a heartbeat.
 
@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use orloj_net::{Clients, ClusterTls, Protocol, Role};
 
 use crate::transport::{RpcEnvelope, RpcKind, Transport, TransportError};
 use crate::types::Member;
@@ -43,45 +44,43 @@ pub type Signer = Arc<dyn Fn(SignedParts<'_>) -> Vec<(&'static str, String)> + S
 
 /// The transport of the product.
 pub struct HttpTransport {
-    scheme: &'static str,
     signer: Signer,
-    entries: reqwest::Client,
-    urgent: reqwest::Client,
-    snapshots: reqwest::Client,
+    entries: Clients,
+    urgent: Clients,
+    snapshots: Clients,
 }
 
 impl HttpTransport {
-    /// A transport that signs with `signer`; `tls` calls over TLS, where the peer must offer HTTP/2 by ALPN.
+    /// A transport that signs with `signer`. With `tls` it calls only who shows the certificate of the replica at
+    /// the address that is called.
     ///
     /// # Errors
-    /// The TLS library cannot be set up.
-    pub fn new(signer: Signer, tls: bool) -> Result<HttpTransport, reqwest::Error> {
-        let client = |one_by_one: bool| {
-            let builder = reqwest::Client::builder()
+    /// An HTTP client cannot be made.
+    pub fn new(signer: Signer, tls: Option<&ClusterTls>) -> Result<HttpTransport, reqwest::Error> {
+        let common = || {
+            reqwest::Client::builder()
                 .no_proxy()
                 .tcp_nodelay(true)
                 .connect_timeout(CONNECT_TIMEOUT)
+                .redirect(reqwest::redirect::Policy::none())
+        };
+        let one_by_one = move || common().pool_idle_timeout(IDLE);
+        let many = move || {
+            common()
                 .http2_initial_stream_window_size(STREAM_WINDOW)
                 .http2_initial_connection_window_size(CONNECTION_WINDOW)
                 .http2_keep_alive_interval(KEEP_ALIVE)
                 .http2_keep_alive_timeout(KEEP_ALIVE)
-                .redirect(reqwest::redirect::Policy::none());
-            match (tls, one_by_one) {
-                (true, _) => builder.build(),
-                (false, true) => builder.http1_only().pool_idle_timeout(IDLE).build(),
-                (false, false) => builder.http2_prior_knowledge().build(),
-            }
         };
         Ok(HttpTransport {
-            scheme: if tls { "https" } else { "http" },
             signer,
-            entries: client(true)?,
-            urgent: client(false)?,
-            snapshots: client(false)?,
+            entries: Clients::new(tls, Role::Replica, Protocol::Http1, one_by_one)?,
+            urgent: Clients::new(tls, Role::Replica, Protocol::Http2, many)?,
+            snapshots: Clients::new(tls, Role::Replica, Protocol::Http2, many)?,
         })
     }
 
-    fn client(&self, kind: RpcKind) -> &reqwest::Client {
+    fn clients(&self, kind: RpcKind) -> &Clients {
         match kind {
             RpcKind::Append => &self.entries,
             RpcKind::Snapshot => &self.snapshots,
@@ -99,8 +98,11 @@ impl HttpTransport {
     ) -> Result<Bytes, TransportError> {
         let path = kind.path();
         let query = envelope.query();
-        let url = format!("{}://{}{path}?{query}", self.scheme, to.internal);
-        let mut request = self.client(kind).post(url).timeout(deadline);
+        let clients = self.clients(kind);
+        let url = format!("{}://{}{path}?{query}", clients.scheme(), to.internal);
+        let client = clients.to(&to.internal);
+        let client = client.map_err(|error| TransportError::Unreachable(chain(&error)))?;
+        let mut request = client.post(url).timeout(deadline);
         let parts =
             SignedParts { method: "POST", path: &path, query: &query, audience: &to.internal, body: &body };
         for (name, value) in (self.signer)(parts) {
@@ -166,7 +168,7 @@ mod tests {
                 .push(format!("{} {}?{} {}", parts.method, parts.path, parts.query, parts.audience));
             vec![("x-signature", "s".into())]
         });
-        let transport = HttpTransport::new(signer, false).unwrap();
+        let transport = HttpTransport::new(signer, None).unwrap();
         let to = Member { internal: address.clone(), ..Member::default() };
         let envelope = RpcEnvelope {
             cluster: "c".into(),

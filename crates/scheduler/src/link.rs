@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use orloj_model::Clock;
+use orloj_net::{Clients, ClusterTls, Protocol, Role};
 use orloj_wire::protocol::{AnnounceRound, Cancel, CancelAck, Holdings, LogChunk, LogRequest, Run, RunAck};
 use orloj_wire::sign::{Label, Outgoing, Secret};
 use orloj_wire::time::Time;
@@ -102,7 +103,7 @@ async fn call<B: Serialize, A: DeserializeOwned>(
 
 /// The link over HTTP: pooled connections, one client, every call signed for its receiver.
 pub struct HttpLink {
-    client: reqwest::Client,
+    clients: Clients,
     secret: Secret,
     /// Who signs: this node.
     sender: String,
@@ -112,19 +113,27 @@ pub struct HttpLink {
 }
 
 impl HttpLink {
-    /// A link that signs as `sender` with the secret that it shares with the executors.
+    /// A link that signs as `sender` with the secret that it shares with the executors. With `tls` it calls only who
+    /// shows the certificate of the executor that is meant.
     ///
     /// # Errors
     /// The HTTP client cannot be built.
-    pub fn new(sender: String, secret: Secret, clock: Arc<dyn Clock>) -> Result<Self, reqwest::Error> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .tcp_nodelay(true)
-            .connect_timeout(Duration::from_secs(2))
-            .pool_idle_timeout(Duration::from_secs(60))
-            .build()?;
-        Ok(HttpLink { client, secret, sender, clock, ahead: Mutex::default() })
+    pub fn new(
+        sender: String,
+        secret: Secret,
+        clock: Arc<dyn Clock>,
+        tls: Option<&ClusterTls>,
+    ) -> Result<Self, reqwest::Error> {
+        let make = || {
+            reqwest::Client::builder()
+                .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
+                .tcp_nodelay(true)
+                .connect_timeout(Duration::from_secs(2))
+                .pool_idle_timeout(Duration::from_secs(60))
+        };
+        let clients = Clients::new(tls, Role::Executor, Protocol::Http1, make)?;
+        Ok(HttpLink { clients, secret, sender, clock, ahead: Mutex::default() })
     }
 
     async fn try_once(
@@ -145,7 +154,10 @@ impl HttpLink {
             idempotency_key: "",
             body,
         };
-        let mut request = self.client.post(format!("http://{}{path}", target.address)).timeout(deadline);
+        let client = self.clients.to(&target.id);
+        let client = client.map_err(|error| (LinkError::NoAnswer(error.to_string()), None))?;
+        let url = format!("{}://{}{path}", self.clients.scheme(), target.address);
+        let mut request = client.post(url).timeout(deadline);
         for (name, value) in outgoing.headers(&self.secret, seconds) {
             request = request.header(name, value);
         }

@@ -1,5 +1,6 @@
 //! Errors as the API answers them: RFC 9457 problem details with stable codes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
@@ -60,6 +61,8 @@ codes! {
     ScopeDenied = "scope_denied", 403, "The access key does not allow this call";
     /// The access key may not use this handler.
     ExecutorDenied = "executor_denied", 403, "The access key does not allow this handler";
+    /// The certificate is good, but names another than who speaks; only executors and peers see this.
+    CertificateDenied = "certificate_denied", 403, "The certificate does not allow this call";
     /// No such task, or another caller's.
     TaskNotFound = "task_not_found", 404, "There is no such task";
     /// No such path.
@@ -132,7 +135,7 @@ impl Code {
 }
 
 /// One value that is at fault.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldError {
     /// JSON pointer into the body, or the name of a parameter or header.
     pub pointer: String,
@@ -157,7 +160,7 @@ impl FieldError {
 }
 
 /// The body of every error.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// `urn:orloj:problem:<code>`.

@@ -15,9 +15,11 @@ pub mod reference;
 pub mod step;
 mod submit;
 pub mod trigger;
+pub mod words;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -56,7 +58,7 @@ pub const MAX_PAGE: usize = 100;
 pub const MAX_LOG_PIECE: u32 = 256 * 1024;
 
 /// The answer to a submission: 202.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Submitted {
     /// The task, `tsk_…`.
@@ -74,7 +76,7 @@ pub struct Submitted {
 }
 
 /// How far a handler says that it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
     /// 0-100.
@@ -85,7 +87,7 @@ pub struct Progress {
 }
 
 /// Why a task did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskError {
     /// `failed`, `timedOut`, `lost`, `cancelled`, `expired` or `dependency`.
@@ -96,7 +98,7 @@ pub struct TaskError {
 }
 
 /// One try at a shard.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
     /// The shard, from 0.
@@ -134,7 +136,7 @@ pub struct Attempt {
 }
 
 /// A task. In a list, `params`, `attempts`, `result`, `logTail` and `checkpoint` are left out.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     /// The task, `tsk_…`.
@@ -248,7 +250,7 @@ impl Task {
 }
 
 /// A page of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskPage {
     /// Newest first.
@@ -261,7 +263,7 @@ pub struct TaskPage {
 }
 
 /// The answer to a cancel: 200 when the task is cancelled, 202 when its executor has been asked to stop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cancelled {
     /// The task.
@@ -277,7 +279,7 @@ pub struct Cancelled {
 }
 
 /// Every attempt of a task that is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempts {
     /// The task.
@@ -291,7 +293,7 @@ pub struct Attempts {
 }
 
 /// Where a piece of a log came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LogSource {
     /// From the executor that holds the whole log.
@@ -303,7 +305,7 @@ pub enum LogSource {
 }
 
 /// A piece of an attempt's log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LogPiece {
     /// The task.
@@ -325,7 +327,7 @@ pub struct LogPiece {
 }
 
 /// One executor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Executor {
     /// Its id.
@@ -369,7 +371,7 @@ pub struct Executor {
 }
 
 /// Every executor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Executors {
     /// By id.
@@ -379,7 +381,7 @@ pub struct Executors {
 }
 
 /// Drains an executor, or takes the drain back. An empty body drains.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Drain {
     /// `false` takes the drain back.
@@ -392,7 +394,7 @@ fn yes() -> bool {
 }
 
 /// The answer to [`Drain`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Drained {
     /// The executor.
@@ -404,7 +406,7 @@ pub struct Drained {
 }
 
 /// The cluster as the answering replica sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
     /// The cluster's own id.
@@ -420,7 +422,7 @@ pub struct Cluster {
 }
 
 /// One replica.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// Its id; never used again once it is removed.
@@ -440,7 +442,7 @@ pub struct Member {
 }
 
 /// Moves leadership.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Transfer {
     /// The replica that shall lead.
@@ -448,7 +450,7 @@ pub struct Transfer {
 }
 
 /// The answer to [`Transfer`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Transferred {
     /// The replica that leads now.
@@ -456,7 +458,7 @@ pub struct Transferred {
 }
 
 /// Adds a replica that has been started without data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddMember {
     /// Its internal address, `host:port`.
@@ -466,7 +468,7 @@ pub struct AddMember {
 }
 
 /// The answer to adding or removing a member.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberChanged {
     /// The member.

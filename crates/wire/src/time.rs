@@ -1,8 +1,10 @@
 //! Instants as the REST API writes them: RFC 3339 in UTC with milliseconds.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use orloj_model::id::Millis;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The last instant that the API takes: 9999-12-30T21:59:59.999Z, the last that has a date with a four-digit
@@ -16,6 +18,20 @@ pub const LAST: Millis = 253_402_207_199_999;
 /// time stands for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub Millis);
+
+impl JsonSchema for Time {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "date-time" })
+    }
+}
 
 /// Why a text is not an instant that the API takes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -148,6 +148,7 @@ impl Process {
                 cluster_secret: secret(CLUSTER_SECRET)?,
                 internal: setup.store.internal,
                 debug_probe: false,
+                tls: None,
             },
             directory: Directory::new(
                 keyring(secret(CALLER_SECRET)?, secret(EXECUTOR_SECRET)?)?,

@@ -20,17 +20,22 @@ const fn layer(package: &'static str, own: &'static [&'static str]) -> Layer {
 pub const LAYERS: &[Layer] = &[
     Layer { package: "orloj-model", own: &[], others: Some(&["serde", "uuid", "croner", "jiff"]) },
     layer("orloj-wire", &["orloj-model"]),
-    layer("orloj-raft-store", &["orloj-model"]),
-    layer("orloj-scheduler", &["orloj-model", "orloj-wire", "orloj-raft-store"]),
-    layer("orloj-executor", &["orloj-wire"]),
+    layer("orloj-net", &[]),
+    layer("orloj-raft-store", &["orloj-model", "orloj-net"]),
+    layer("orloj-scheduler", &["orloj-model", "orloj-wire", "orloj-net", "orloj-raft-store"]),
+    layer("orloj-executor", &["orloj-wire", "orloj-net"]),
     layer("orloj-client", &["orloj-wire"]),
     layer("orloj-bench", &["orloj-wire", "orloj-executor"]),
-    layer("orloj-api", &["orloj-model", "orloj-wire", "orloj-raft-store", "orloj-scheduler", "orloj-client"]),
+    layer(
+        "orloj-api",
+        &["orloj-model", "orloj-wire", "orloj-net", "orloj-raft-store", "orloj-scheduler", "orloj-client"],
+    ),
     layer(
         "orloj-cli",
         &[
             "orloj-model",
             "orloj-wire",
+            "orloj-net",
             "orloj-raft-store",
             "orloj-scheduler",
             "orloj-executor",
@@ -55,6 +60,8 @@ pub const LAYERS: &[Layer] = &[
             "orloj-api",
         ],
     ),
+    layer("orloj-fuzz-targets", &["orloj-fuzz"]),
+    layer("orloj-fuzz", &["orloj-model", "orloj-wire", "orloj-net", "orloj-raft-store", "orloj-api"]),
     layer(
         "orloj-tests",
         &[
@@ -128,6 +135,7 @@ pub const HOMES: &[Home] = &[
     Home { vendor: "openraft", paths: &["crates/raft-store/"] },
     Home { vendor: "rocksdb", paths: &["crates/raft-store/src/engine/"] },
     Home { vendor: "bincode", paths: &["crates/raft-store/src/codec.rs"] },
+    Home { vendor: "rustls", paths: &["crates/net/"] },
     Home { vendor: "axum", paths: &["crates/api/", "crates/executor/"] },
 ];
 

@@ -34,7 +34,7 @@ fn with(task: &Task, outcome: &str) -> Vec<u16> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_shard_counts_once_although_executors_die() {
     let (executors, shards) = pick((4_u8, 64_u16), (8, 1_024));
-    let setup = Setup { executors, slots: Some(4), set: vec![QUICK_HEARTBEATS] };
+    let setup = Setup { executors, slots: Some(4), set: vec![QUICK_HEARTBEATS], ..Setup::default() };
     let cluster = Cluster::start(setup).await;
     let client = cluster.client();
     let prints = Footprints::new(&cluster.dir().join("footprints"));
@@ -70,7 +70,7 @@ async fn every_shard_counts_once_although_executors_die() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broadcast_runs_once_on_each_executor_and_a_failing_shard_may_stop_the_others() {
-    let setup = Setup { executors: 3, slots: Some(2), set: vec![QUICK_HEARTBEATS] };
+    let setup = Setup { executors: 3, slots: Some(2), set: vec![QUICK_HEARTBEATS], ..Setup::default() };
     let cluster = Cluster::start(setup).await;
     let client = cluster.client();
     let mut task = Submit::new("echo", json!({"hello": "all"}));

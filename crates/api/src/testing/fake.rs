@@ -15,6 +15,7 @@ use orloj_model::query::{self, JobView, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
 use orloj_model::time::ManualClock;
 use orloj_model::{Batch, Command, Reply, apply};
+use orloj_net::Bounds;
 use orloj_raft_store::types::Member;
 use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
@@ -34,7 +35,7 @@ use crate::backend::{
     At, HistoryRows, JobReads, PageQuery, StorageFault, TablePage, read_calendars, read_history, read_jobs,
     read_page,
 };
-use crate::{Api, Backend, Bounds, Directory, Leader, Metrics, Options, Parts};
+use crate::{Api, Backend, Directory, Leader, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
@@ -182,6 +183,7 @@ async fn node(
         cluster_secret: Secret::new(CLUSTER_SECRET).unwrap(),
         internal: address.clone(),
         debug_probe: true,
+        tls: None,
     };
     change(&mut options);
     let mut registry = Registry::default();
@@ -205,7 +207,7 @@ async fn node(
         (public_listener, public.clone(), Bounds::PUBLIC),
         (internal_listener, internal.clone(), Bounds::INTERNAL),
     ] {
-        tokio::spawn(crate::serve(listener, router, bounds, stop.clone()));
+        tokio::spawn(orloj_net::serve(listener, router, bounds, None, stop.clone()));
     }
     Node { public, internal, debug, url, address, leader, leadership, id }
 }

@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use orloj_net::{ClusterTls, Files, Identity, Peer, Role, Tls};
 use orloj_raft_store::http::SignedParts;
 use orloj_wire::sign::{
     ACCESS_KEY_HEADER, Label, NONCE_HEADER, Parts, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, new_nonce,
@@ -222,4 +223,43 @@ async fn malformed_messages_name_the_field() {
         node.send_internal(executor("e1").to(&path, br#"{"executorId":"e1","incarnation":-1}"#)).await;
     reply.is(400, "invalid_request");
     assert_eq!(reply.body["errors"][0]["pointer"], "/incarnation");
+}
+
+/// What a listener of TLS puts into a request whose certificate names this one.
+fn shown(mut request: Request<Body>, cluster: &str, role: Role, name: &str) -> Request<Body> {
+    request.extensions_mut().insert(Peer::new(vec![Identity::new(cluster, role, name).unwrap()]));
+    request
+}
+
+#[tokio::test]
+async fn with_tls_everybody_speaks_for_whom_the_certificate_names() {
+    let tls = || ClusterTls { tls: Tls::load(Files::default()).unwrap(), cluster: "blue".to_owned() };
+    let universe = Universe::with(2, |options| options.tls = Some(tls())).await;
+    let (one, two) = (&universe.nodes[0], &universe.nodes[1]);
+    // Calls of the second replica: by its certificate, by the first one's, by an executor's, by another cluster's.
+    let vote = || raft(&one.address, CLUSTER_SECRET, TO_ONE, b"ballot");
+    let good = one.send_internal(shown(vote(), "blue", Role::Replica, &two.address)).await;
+    assert_eq!(good.status, 200, "{}", good.text);
+    for (cluster, role, name) in [
+        ("blue", Role::Replica, one.address.as_str()),
+        ("blue", Role::Executor, two.address.as_str()),
+        ("blue", Role::Client, two.address.as_str()),
+        ("green", Role::Replica, two.address.as_str()),
+    ] {
+        one.send_internal(shown(vote(), cluster, role, name)).await.is(403, "certificate_denied");
+    }
+    one.send_internal(vote()).await.is(403, "certificate_denied");
+    // A member that this node has not heard of yet is any replica of the cluster.
+    let newcomer = TO_ONE.replace("from=2", "from=9");
+    let newcomer = raft(&one.address, CLUSTER_SECRET, &newcomer, b"ballot");
+    let heard = one.send_internal(shown(newcomer, "blue", Role::Replica, "h:9")).await;
+    assert_eq!(heard.status, 200, "{}", heard.text);
+    // Executors.
+    let leave = || executor("e1").to(&format!("{EXECUTORS}/leave"), &leave("e1"));
+    let left = one.send_internal(shown(leave(), "blue", Role::Executor, "e1")).await;
+    assert_eq!(left.status, 200, "{}", left.text);
+    for (role, name) in [(Role::Executor, "e2"), (Role::Replica, "e1"), (Role::Replica, &*one.address)] {
+        one.send_internal(shown(leave(), "blue", role, name)).await.is(403, "certificate_denied");
+    }
+    one.send_internal(leave()).await.is(403, "certificate_denied");
 }

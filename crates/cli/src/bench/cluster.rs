@@ -74,7 +74,8 @@ impl Cluster {
             return other(&args.other, via, scratch, args.own.keep).map_err(Failure::usage);
         }
         let layout = Layout::new(&scratch)?;
-        let wish = Wish { base_port: Some(0), replicas: Some(args.own.replicas), executors: Some(0) };
+        let replicas = Some(args.own.replicas);
+        let wish = Wish { base_port: Some(0), replicas, executors: Some(0), tls: false };
         let plan = Plan::load_or_make(&layout, wish).map_err(Failure::usage)?;
         let keys = Keys::load_or_make(&layout)?;
         files::write(&layout, &plan, &keys, &Wishes { slots: None, set: &args.own.set, callback_ports: &[] })
@@ -107,7 +108,7 @@ impl Cluster {
         }
         let Own { plan, keys, fleet, .. } = own;
         tokio::select! {
-            ready = ready::wait(plan, keys) => Ok(ready?),
+            ready = ready::wait(layout, plan, keys) => Ok(ready?),
             ended = fleet.next_end() => {
                 let spec = &fleet.members()[ended.index].spec;
                 let tail = log_tail(&spec.log, TAIL_LINES);

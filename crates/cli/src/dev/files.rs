@@ -6,6 +6,7 @@ use toml::{Table, Value};
 
 use super::keys::Keys;
 use super::plan::{Executor, Layout, Plan, Replica};
+use crate::cert::AUTHORITY;
 use crate::secret::{write_private, write_public};
 
 /// Requests a second that the demo caller may make, in all and for submissions: enough for load tests.
@@ -129,13 +130,27 @@ fn server(layout: &Layout, plan: &Plan, replica: &Replica) -> anyhow::Result<Tab
         ("api", text(replica.api())),
         ("members", Value::Array(members?)),
     ]);
-    Ok(table([
+    let mut config = table([
         ("listen", text(replica.listen_api())),
         ("listen-internal", text(replica.internal())),
         ("secrets-file", path(&layout.secret("server.toml"))?),
         ("debug-probe", Value::Boolean(true)),
         ("callbacks", table([("allow-cidrs", Value::Array(vec![text(LOOPBACK)]))]).into()),
         ("store", store.into()),
+    ]);
+    if plan.tls() {
+        config.insert("tls".to_owned(), tls(layout, &replica.name())?.into());
+    }
+    Ok(config)
+}
+
+/// The certificate of a process.
+fn tls(layout: &Layout, name: &str) -> anyhow::Result<Table> {
+    let files = layout.certificates();
+    Ok(table([
+        ("ca", path(&files.join(AUTHORITY))?),
+        ("cert", path(&files.join(format!("{name}.pem")))?),
+        ("key", path(&files.join(format!("{name}.key")))?),
     ]))
 }
 
@@ -152,6 +167,9 @@ fn executor(layout: &Layout, plan: &Plan, one: &Executor, slots: Option<u32>) ->
         ("replicas", Value::Array(replicas)),
         ("handlers", handlers.into()),
     ]);
+    if plan.tls() {
+        config.insert("tls".to_owned(), tls(layout, &one.id)?.into());
+    }
     if let Some(slots) = slots {
         config.insert("slots".to_owned(), Value::Integer(i64::from(slots)));
     }

@@ -37,6 +37,9 @@ pub struct Replica {
     pub api_port: u16,
     /// Port of its internal listener.
     pub internal_port: u16,
+    /// Whether its listeners speak TLS.
+    #[serde(default)]
+    pub tls: bool,
 }
 
 /// An executor on loopback.
@@ -52,7 +55,7 @@ pub struct Executor {
 impl Replica {
     /// The base URL of its public listener.
     pub fn api(&self) -> String {
-        format!("http://127.0.0.1:{}", self.api_port)
+        format!("{}://127.0.0.1:{}", if self.tls { "https" } else { "http" }, self.api_port)
     }
 
     /// `host:port` of its public listener.
@@ -87,6 +90,8 @@ pub struct Wish {
     pub replicas: Option<u8>,
     /// How many executors.
     pub executors: Option<u8>,
+    /// Whether everything speaks TLS.
+    pub tls: bool,
 }
 
 const DEFAULT_BASE_PORT: u16 = 7070;
@@ -114,11 +119,16 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Whether its processes speak TLS.
+    pub fn tls(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.tls)
+    }
+
     fn make(wish: Wish, ports: &mut Ports) -> anyhow::Result<Plan> {
         let replicas = within("replicas", wish.replicas.unwrap_or(DEFAULT_REPLICAS), 1, MAX_REPLICAS)?;
         let executors = within("executors", wish.executors.unwrap_or(DEFAULT_EXECUTORS), 0, MAX_EXECUTORS)?;
         let replica = |id| -> anyhow::Result<Replica> {
-            Ok(Replica { id, api_port: ports.next()?, internal_port: ports.next()? })
+            Ok(Replica { id, api_port: ports.next()?, internal_port: ports.next()?, tls: wish.tls })
         };
         let replicas = (1..=u64::from(replicas)).map(replica).collect::<anyhow::Result<_>>()?;
         let executor = |number| -> anyhow::Result<Executor> {
@@ -141,6 +151,9 @@ impl Plan {
                     layout.dir.display(),
                 );
             }
+        }
+        if wish.tls && !self.tls() {
+            bail!("--tls differs from the cluster in {}: give another --dir", layout.dir.display());
         }
         let first = self.replicas.first().map(|replica| replica.api_port);
         match wish.base_port {
@@ -242,6 +255,11 @@ impl Layout {
         self.dir.join("secrets").join(name)
     }
 
+    /// Certificates and their keys.
+    pub fn certificates(&self) -> PathBuf {
+        self.dir.join("certificates")
+    }
+
     /// The configuration file of a process.
     pub fn config(&self, process: &str) -> PathBuf {
         self.dir.join("config").join(format!("{process}.toml"))
@@ -289,6 +307,7 @@ mod tests {
         let cases = [
             (Wish { replicas: Some(5), ..Wish::default() }, "--replicas 5"),
             (Wish { executors: Some(0), ..Wish::default() }, "--executors 0"),
+            (Wish { tls: true, ..Wish::default() }, "--tls"),
             (Wish { base_port: Some(9100), ..Wish::default() }, "--base-port 9100"),
         ];
         for (wish, named) in cases {

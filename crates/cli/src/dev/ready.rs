@@ -1,7 +1,8 @@
 //! When a demo cluster is ready, and what is said then.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -12,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::fleet::Fleet;
 use super::keys::Keys;
 use super::plan::{Layout, Plan, Replica};
+use crate::cert::AUTHORITY;
 use crate::remote::output;
 use crate::secret;
 
@@ -24,17 +26,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// That takes longer than a minute; the message says what was missing.
-pub async fn wait(plan: &Plan, keys: &Keys) -> anyhow::Result<()> {
+pub async fn wait(layout: &Layout, plan: &Plan, keys: &Keys) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     for replica in &plan.replicas {
-        let client = client(replica, keys)?;
+        let client = client(layout, replica, keys)?;
         until(deadline, &format!("{} knows a leader", replica.name()), async || {
             client.cluster().await.is_ok_and(|cluster| cluster.leader.is_some())
         })
         .await?;
     }
     let Some(first) = plan.replicas.first() else { return Ok(()) };
-    let client = client(first, keys)?;
+    let client = client(layout, first, keys)?;
     until(deadline, "every executor is online", async || match client.executors().await {
         Ok(list) => {
             let online = list.executors.iter().filter(|executor| executor.state == "online");
@@ -46,10 +48,11 @@ pub async fn wait(plan: &Plan, keys: &Keys) -> anyhow::Result<()> {
     .await
 }
 
-fn client(replica: &Replica, keys: &Keys) -> anyhow::Result<Client> {
+fn client(layout: &Layout, replica: &Replica, keys: &Keys) -> anyhow::Result<Client> {
     let credentials = Credentials::new(&keys.access_key, &keys.secret_key)?;
     let second = Duration::from_secs(1);
-    let options = Options { deadline: second, try_timeout: second, ..Options::default() };
+    let ca_pem = replica.tls.then(|| fs::read(layout.certificates().join(AUTHORITY))).transpose()?;
+    let options = Options { deadline: second, try_timeout: second, ca_pem, ..Options::default() };
     Ok(Client::new([replica.api()], credentials, options)?)
 }
 
@@ -74,6 +77,9 @@ struct ReadyFile<'a> {
     admin_key: &'a str,
     admin_secret: &'a str,
     webhook_secret: &'a str,
+    /// The authority of the servers' certificates, where they speak TLS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca: Option<PathBuf>,
 }
 
 #[derive(Debug, Serialize)]
@@ -123,6 +129,7 @@ pub fn write(path: &Path, layout: &Layout, plan: &Plan, keys: &Keys, fleet: &Fle
         admin_key: &keys.admin_key,
         admin_secret: &keys.admin_secret,
         webhook_secret: &keys.webhook_secret,
+        ca: plan.tls().then(|| layout.certificates().join(AUTHORITY)),
     };
     let text = serde_json::to_string_pretty(&file).context("cannot write the ready file as JSON")?;
     secret::write_private(path, &text)
@@ -150,17 +157,22 @@ pub fn print(layout: &Layout, plan: &Plan, keys: &Keys, fleet: &Fleet) -> anyhow
     let urls: Vec<String> = plan.replicas.iter().map(Replica::api).collect();
     let program =
         std::env::current_exe().map_or_else(|_| "orloj".to_owned(), |path| path.display().to_string());
+    let trust = match plan.tls() {
+        true => format!("\n  export ORLOJ_CA={}", layout.certificates().join(AUTHORITY).display()),
+        false => String::new(),
+    };
     output::line(&format!(
         "
 Ready. In another shell:
 
-  export ORLOJ_URL={}
+  export ORLOJ_URL={}{}
   export ORLOJ_ACCESS_KEY={} ORLOJ_SECRET_KEY={}
   export ORLOJ_ADMIN_KEY={} ORLOJ_ADMIN_SECRET={}
   {program} task submit shell --params '{{\"command\":\"echo Hello from $(hostname)\"}}' --wait
 
 Ctrl-C stops the cluster; the next start on this folder goes on where it stopped.",
         urls.join(","),
+        trust,
         keys.access_key,
         keys.secret_key,
         keys.admin_key,

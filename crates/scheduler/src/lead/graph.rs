@@ -79,7 +79,7 @@ impl Leader<'_> {
         }
         drop(view);
         if !commands.is_empty() {
-            self.start(Step::Propose(commands), true);
+            self.start(Step::Propose(commands), false);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use orloj_model::callback::URL_LIMIT;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
@@ -17,7 +18,7 @@ const HOST_LIMIT: usize = 253;
 const LIST_LIMIT: usize = 16;
 
 /// One entry of a caller's allow-list, as it is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostEntry {
     /// `hooks.example.com`, or `*.example.com` for every name below `example.com` (not itself).

@@ -1,5 +1,6 @@
 //! Callers, access keys and the audit.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::callback::{HostEntry, HostRule};
@@ -16,7 +17,7 @@ const LIST_LIMIT: usize = 200;
 const RATE_LIMIT: f64 = 1e6;
 
 /// How much each key of a caller may do.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct KeyLimits {
     /// Requests per second, all calls together; by default 20.
@@ -44,7 +45,7 @@ impl Default for KeyLimits {
 }
 
 /// What an administrator decides about a caller: the body of `PUT callers/{id}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PutCaller {
     /// The version that is to be replaced; 0 where there must be none, absent whatever there is.
@@ -178,7 +179,7 @@ fn scopes(faults: &mut Vec<FieldError>, scopes: &[String], admins: bool) {
 }
 
 /// A caller.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {
     /// Its name.
@@ -208,7 +209,7 @@ pub struct Caller {
 }
 
 /// The answer to `GET callers`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Callers {
     /// The callers that were made through the API, by name. Those of the secrets file are not shown.
@@ -216,7 +217,7 @@ pub struct Callers {
 }
 
 /// The answer to a change of a caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallerChanged {
     /// The caller.
@@ -226,7 +227,7 @@ pub struct CallerChanged {
 }
 
 /// An access key, without its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessKey {
     /// Its public name.
@@ -243,7 +244,7 @@ pub struct AccessKey {
 }
 
 /// The answer to `GET admin-keys`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessKeys {
     /// The keys that were made through the API, by name. Those of the secrets file are not shown.
@@ -251,7 +252,7 @@ pub struct AccessKeys {
 }
 
 /// A key to be made: the body of `POST callers/{id}/keys` and of `POST admin-keys`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewKey {
     /// For people.
@@ -285,7 +286,7 @@ impl NewKey {
 }
 
 /// A key that was made. Its secret is shown this once.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MadeKey {
     /// Its public name.
@@ -301,7 +302,7 @@ impl std::fmt::Debug for MadeKey {
 }
 
 /// A webhook secret, without itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookSecretInfo {
     /// Tells it apart.
@@ -311,7 +312,7 @@ pub struct WebhookSecretInfo {
 }
 
 /// A webhook secret that was made. It is shown this once.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MadeWebhookSecret {
     /// Tells it apart.
@@ -327,7 +328,7 @@ impl std::fmt::Debug for MadeWebhookSecret {
 }
 
 /// The answer to a change of a key or of a webhook secret: what it was, and whether it is there and on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyChanged {
     /// The access key, or the id of the secret.
@@ -337,7 +338,7 @@ pub struct KeyChanged {
 }
 
 /// One record of the audit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRecord {
     /// Counted from 0 within its kind; numbers without a record are of those that are no longer kept.
@@ -362,7 +363,7 @@ pub struct AuditRecord {
 }
 
 /// The answer to `GET audit`: newest first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Audit {
     /// The records.

@@ -1,5 +1,6 @@
 //! The bodies of a submission of many tasks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Submit, Submitted};
@@ -12,16 +13,16 @@ pub const BATCH_LIMIT: usize = 1_000;
 pub const BATCH_BODY_LIMIT: usize = 4 * 1024 * 1024;
 
 /// Many submissions in one request. Each stands for itself: some can be taken and others refused.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitBatch {
-    /// 1-[`BATCH_LIMIT`] submissions.
+    /// 1-1,000 submissions.
     #[serde(deserialize_with = "objects")]
     pub tasks: Vec<Submit>,
 }
 
 /// The answer to a batch: 200, with a result for each submission, in their order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmittedBatch {
     /// As many as there were submissions.
@@ -31,7 +32,7 @@ pub struct SubmittedBatch {
 }
 
 /// What became of one submission of a batch: a task, or why there is none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchResult {
     /// The HTTP status that the submission would have had by itself: 202 when it was taken.

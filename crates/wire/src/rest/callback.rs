@@ -1,11 +1,12 @@
 //! Callbacks as the API shows them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
 /// Where the callback of a task stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Callback {
     /// Where it goes.
@@ -23,7 +24,7 @@ pub struct Callback {
 }
 
 /// One send.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallbackSend {
     /// 1 for the first delivery, one more for each that was asked for since.
@@ -47,7 +48,7 @@ pub struct CallbackSend {
 }
 
 /// The answer to `GET tasks/{id}/callbacks`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Callbacks {
     /// The callback; `null` of a task without an address for it.
@@ -59,7 +60,7 @@ pub struct Callbacks {
 }
 
 /// The answer to `POST tasks/{id}/callbacks/redeliver`: 202.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Redelivering {
     /// The task, `tsk_…`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use orloj_model::id::TaskId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reference::{self, Which};
@@ -13,7 +14,7 @@ use crate::problem::FieldError;
 pub const DEPENDS_LIMIT: usize = 1_000;
 
 /// What becomes of the other shards of a task when one has failed for good.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum OnShardFailure {
     /// They go on; the task fails when the last one has ended.

@@ -1,5 +1,6 @@
 //! The graph of tasks around one.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::DependsOnEnd;
@@ -10,7 +11,7 @@ pub const GRAPH_LIMIT: usize = 1_000;
 
 /// The answer to `GET /openapi/v1/tasks/{taskId}/graph`: of a run or one of its steps the whole run, of any other task
 /// everything that it reaches over parents and children, nearest first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskGraph {
     /// The task that was asked for.
@@ -19,14 +20,14 @@ pub struct TaskGraph {
     pub nodes: Vec<GraphNode>,
     /// Who waits for whom, among those.
     pub edges: Vec<GraphEdge>,
-    /// There are more tasks than [`GRAPH_LIMIT`]: ask for the graph of one of these.
+    /// There are more than 1,000 tasks: ask for the graph of one of these.
     pub truncated: bool,
     /// The log index up to which the answering replica had applied.
     pub applied_index: u64,
 }
 
 /// A task of a graph.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GraphNode {
     /// The task, `tsk_…`.
@@ -62,7 +63,7 @@ pub struct GraphNode {
 }
 
 /// One task waits for another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GraphEdge {
     /// The one that is waited for.

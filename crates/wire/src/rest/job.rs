@@ -8,6 +8,7 @@ mod spell;
 use std::collections::BTreeMap;
 
 use orloj_model::trigger::overlap::OverlapPolicy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -34,7 +35,7 @@ pub const MAX_GRACE_MS: u64 = 30 * 86_400_000;
 pub const BACKFILL_LIMIT: usize = 10_000;
 
 /// What becomes of instants that nobody was there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Misfire {
     /// No task.
@@ -49,7 +50,7 @@ pub enum Misfire {
 /// A job as its owner writes it. Only `handler` is required, and `jobId` where the path does not name it.
 ///
 /// A number outside its bounds does not parse; [`JobSpec::faults`] tells what parses but is not acceptable.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobSpec {
     /// Its id, `[A-Za-z0-9_-]{1,128}`.
@@ -82,36 +83,43 @@ pub struct JobSpec {
         deserialize_with = "within::<_, 1, { MISFIRE_CAP.0 }>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = MISFIRE_CAP.0))]
     pub misfire_cap: Option<u64>,
-    /// By how much an instant may be late and is in time nevertheless; by default [`MISFIRE_GRACE_MS`].
+    /// By how much an instant may be late and is in time nevertheless; by default 5,000.
     #[serde(
         default,
         deserialize_with = "within::<_, 0, MAX_GRACE_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 0, max = MAX_GRACE_MS))]
     pub misfire_grace_ms: Option<u64>,
     /// What becomes of a fire while earlier tasks are open: `skip` (the default), `allow`, `queue`, `cancelOther`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::rest::words::OverlapPolicy>")]
     pub overlap: Option<OverlapPolicy>,
     /// How many of its tasks may run at a time; no limit when absent.
     #[serde(default, deserialize_with = "within::<_, 1, 100_000>", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
     pub max_running: Option<u64>,
     /// 0-9, by default 5; orders what waits for a free slot.
     #[serde(default, deserialize_with = "within::<_, 0, 9>", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 9))]
     pub priority: Option<u64>,
-    /// The longest that one attempt may run, 1-[`MAX_ATTEMPT_MS`].
+    /// The longest that one attempt may run, 1 ms to 30 days.
     #[serde(
         default,
         deserialize_with = "within::<_, 1, MAX_ATTEMPT_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = MAX_ATTEMPT_MS))]
     pub timeout_ms: Option<u64>,
-    /// A task that has not started so long after it was due is skipped, 1-[`MAX_ATTEMPT_MS`].
+    /// A task that has not started so long after it was due is skipped, 1 ms to 30 days.
     #[serde(
         default,
         deserialize_with = "within::<_, 1, MAX_ATTEMPT_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = MAX_ATTEMPT_MS))]
     pub expire_after_ms: Option<u64>,
     /// When and how often to try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,6 +146,7 @@ pub struct JobSpec {
         deserialize_with = "within::<_, 1, 1024>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = 1024))]
     pub shard_total: Option<u64>,
     /// Of a job without steps: what becomes of the other shards of a task when one has failed for good.
     #[serde(default, alias = "on_shard_failure", skip_serializing_if = "Option::is_none")]
@@ -154,6 +163,7 @@ pub struct JobSpec {
         deserialize_with = "within::<_, 0, MAX_ATTEMPT_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 0, max = MAX_ATTEMPT_MS))]
     pub estimated_duration_ms: Option<u64>,
     /// Take the job although no executor has registered its handler yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -216,7 +226,7 @@ impl JobSpec {
 }
 
 /// Pauses a job. An empty body pauses it without a note.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PauseJob {
     /// Why, in a person's words; at most 4 KiB.
@@ -225,7 +235,7 @@ pub struct PauseJob {
 }
 
 /// Runs a job now. An empty body runs it as it would fire.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RunJob {
     /// In place of the job's own parameters; may hold placeholders.
@@ -233,11 +243,12 @@ pub struct RunJob {
     pub params: Option<Strict>,
     /// In place of the job's own overlap policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::rest::words::OverlapPolicy>")]
     pub overlap: Option<OverlapPolicy>,
 }
 
 /// Makes up for a stretch of the past.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StartBackfill {
     /// The first instant.
@@ -246,11 +257,12 @@ pub struct StartBackfill {
     pub to: Time,
     /// Its own overlap policy; by default `queue`, under which one task follows the other and none is skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::rest::words::OverlapPolicy>")]
     pub overlap: Option<OverlapPolicy>,
 }
 
 /// A preview of a stored job. An empty body shows what comes from now on.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PreviewJob {
     /// From when on, this instant included; now where there is none.
@@ -262,6 +274,7 @@ pub struct PreviewJob {
         deserialize_with = "within::<_, 1, PREVIEW_LIMIT>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = PREVIEW_LIMIT))]
     pub count: Option<u64>,
 }
 

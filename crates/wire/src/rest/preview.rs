@@ -3,6 +3,7 @@
 use std::fmt;
 
 use orloj_model::trigger::{DstEffect, Preview, SkipReason};
+use schemars::JsonSchema;
 use serde::de::{Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +18,7 @@ pub const PREVIEW_LIMIT: u64 = 1_000;
 pub const PREVIEW_COUNT: u64 = 10;
 
 /// A calendar in a preview: one that is stored, by its name, or one that is not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CalendarRef {
     /// By name.
@@ -52,7 +53,7 @@ impl<'de> Visitor<'de> for CalendarRefVisitor {
 }
 
 /// A preview that needs no stored job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PreviewRequest {
     /// The triggers; what counts from the creation of a job counts from `from`.
@@ -64,17 +65,18 @@ pub struct PreviewRequest {
     /// From when on, this instant included; now where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Time>,
-    /// How many fires, 1-[`PREVIEW_LIMIT`]; by default [`PREVIEW_COUNT`].
+    /// How many fires, 1-1,000; by default 10.
     #[serde(
         default,
         deserialize_with = "within::<_, 1, PREVIEW_LIMIT>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = PREVIEW_LIMIT))]
     pub count: Option<u64>,
 }
 
 /// One fire.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewFire {
     /// The instant.
@@ -82,21 +84,23 @@ pub struct PreviewFire {
     /// The same in the trigger's zone.
     pub local: String,
     /// What a clock change did to it: `gapShifted`, `overlapFirst`, `overlapSecond` or `null`.
+    #[schemars(with = "Option<crate::rest::words::DstEffect>")]
     pub dst: Option<DstEffect>,
 }
 
 /// One occurrence that makes no task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewSkip {
     /// The local time, with an offset unless no clock shows it.
     pub local: String,
     /// Why: `dstGap`, `dstOverlap` or `calendar`.
+    #[schemars(with = "crate::rest::words::SkipReason")]
     pub reason: SkipReason,
 }
 
 /// The answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreviewAnswer {
     /// In order; fewer than asked for where there are no more.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use orloj_model::id::check_name;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ use crate::problem::FieldError;
 pub const STEPS_LIMIT: usize = 1_000;
 
 /// One step. Only `name` and `handler` are required.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepSpec {
     /// Its name, `[A-Za-z0-9._-]{1,128}`, unique in the workflow.
@@ -33,13 +34,15 @@ pub struct StepSpec {
     pub depends_on: Vec<StepNeed>,
     /// 0-9, by default 5.
     #[serde(default, deserialize_with = "within::<_, 0, 9>", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 9))]
     pub priority: Option<u64>,
-    /// The longest that one attempt may run, 1-[`MAX_ATTEMPT_MS`].
+    /// The longest that one attempt may run, 1 ms to 30 days.
     #[serde(
         default,
         deserialize_with = "within::<_, 1, MAX_ATTEMPT_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = MAX_ATTEMPT_MS))]
     pub timeout_ms: Option<u64>,
     /// When and how often to try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,6 +69,7 @@ pub struct StepSpec {
         deserialize_with = "within::<_, 1, 1024>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = 1024))]
     pub shard_total: Option<u64>,
     /// What becomes of its other shards when one has failed for good.
     #[serde(default, alias = "on_shard_failure", skip_serializing_if = "Option::is_none")]
@@ -76,11 +80,12 @@ pub struct StepSpec {
         deserialize_with = "within::<_, 0, MAX_ATTEMPT_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 0, max = MAX_ATTEMPT_MS))]
     pub estimated_duration_ms: Option<u64>,
 }
 
 /// A step that must end first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepNeed {
     /// Its name.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use orloj_model::id::check_name;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -29,37 +30,37 @@ const LABELS_LIMIT: usize = 32;
 const BACKOFF_LIMIT: usize = 10;
 
 /// A submission. Only `handler` is required.
-///
-/// A number or an instant outside its bounds does not parse; [`Submit::faults`] tells what parses but is not
-/// acceptable.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submit {
     /// What to run: the name of a handler.
     #[serde(alias = "executor", alias = "executorId", alias = "executor_id")]
     pub handler: String,
-    /// Its parameters: any JSON, at most [`PARAMS_LIMIT`] bytes; `{}` when absent.
+    /// Its parameters: any JSON, at most 128 KiB; `{}` when absent.
     #[serde(default = "no_params")]
     pub params: Strict,
     /// When to run: an instant. One that has passed means at once.
     #[serde(default, alias = "run_at", skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Time>,
-    /// When to run: so long after the commit, 0-[`MAX_DELAY_MS`]. Not together with `runAt`.
+    /// When to run: so long after the commit, 0 ms to 1,000 years. Not together with `runAt`.
     #[serde(
         default,
         deserialize_with = "within::<_, 0, MAX_DELAY_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 0, max = MAX_DELAY_MS))]
     pub delay_ms: Option<u64>,
     /// 0-9, by default 5; orders what waits for a free slot.
     #[serde(default, deserialize_with = "within::<_, 0, 9>", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 9))]
     pub priority: Option<u64>,
-    /// The longest that one attempt may run, 1-[`MAX_ATTEMPT_MS`].
+    /// The longest that one attempt may run, 1 ms to 30 days.
     #[serde(
         default,
         deserialize_with = "within::<_, 1, MAX_ATTEMPT_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = MAX_ATTEMPT_MS))]
     pub timeout_ms: Option<u64>,
     /// It is skipped when it has not started by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,6 +93,7 @@ pub struct Submit {
         deserialize_with = "within::<_, 1, 1024>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1, max = 1024))]
     pub shard_total: Option<u64>,
     /// What becomes of the other shards when one has failed for good; by default they go on.
     #[serde(default, alias = "on_shard_failure", skip_serializing_if = "Option::is_none")]
@@ -108,6 +110,7 @@ pub struct Submit {
         deserialize_with = "within::<_, 0, MAX_ATTEMPT_MS>",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 0, max = MAX_ATTEMPT_MS))]
     pub estimated_duration_ms: Option<u64>,
     /// Take the task although no executor has registered its handler yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -119,27 +122,30 @@ pub(super) fn no_params() -> Strict {
 }
 
 /// When and how often to try again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Retry {
     /// Tries after the first for failed and timed-out attempts, 0-10; by default 2.
     #[serde(default = "Retry::default_retries", deserialize_with = "exactly::<_, 0, 10>")]
+    #[schemars(range(min = 0, max = 10))]
     pub max_retries: u64,
-    /// Delay before each retry, 1-10 steps of at most [`MAX_BACKOFF_MS`]; the last repeats.
+    /// Delay before each retry, 1-10 steps of at most 7 days; the last repeats.
     #[serde(default = "Retry::default_backoff")]
     pub backoff_ms: Vec<BackoffMs>,
     /// Up to so many per cent are added to each delay, by chance; by default 0.
     #[serde(default, deserialize_with = "exactly::<_, 0, 100>")]
+    #[schemars(range(min = 0, max = 100))]
     pub jitter_pct: u64,
     /// Tries after attempts that were lost with their executor, 0-10; by default 3.
     #[serde(default = "Retry::default_lost", deserialize_with = "exactly::<_, 0, 10>")]
+    #[schemars(range(min = 0, max = 10))]
     pub max_lost: u64,
 }
 
 /// One step of a backoff list, in ms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(transparent)]
-pub struct BackoffMs(pub u64);
+pub struct BackoffMs(#[schemars(range(max = MAX_BACKOFF_MS))] pub u64);
 
 impl<'de> Deserialize<'de> for BackoffMs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -173,7 +179,7 @@ impl Default for Retry {
 }
 
 /// How an executor is chosen: a name, or `{"pinned": "executor-id"}`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Strategy {
     /// By the weighted consistent-hash ring.
@@ -192,7 +198,7 @@ pub enum Strategy {
 }
 
 /// One parent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DependsOn {
     /// The parent; in a batch also `#PLACE`, the place of an earlier submission of it, from 0.
@@ -204,7 +210,7 @@ pub struct DependsOn {
 }
 
 /// On which end of a parent its child may start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum DependsOnEnd {
     /// It succeeded.
@@ -262,7 +268,8 @@ impl Submit {
         }
     }
 
-    /// Everything that parses but is not acceptable; empty when all is well.
+    /// Everything that parses but is not acceptable; empty when all is well. A number or an instant outside its bounds
+    /// does not parse.
     pub fn faults(&self) -> Vec<FieldError> {
         let mut faults = Vec::new();
         name(&mut faults, "/handler", &self.handler);

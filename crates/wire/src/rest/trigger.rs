@@ -5,13 +5,14 @@ use orloj_model::trigger::{
     Calendar, CalendarParts, Cron, DailyWindow, DayRule, Dst, Gap, Kind, Limits, Overlap, Trigger,
     TriggerError, weekday_number,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::problem::FieldError;
 use crate::time::Time;
 
 /// The kind of a trigger; which of the other fields it takes follows from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum KindName {
     /// `expression`, `timeZone`, `dst`, `dayRule`.
@@ -27,19 +28,21 @@ pub enum KindName {
 }
 
 /// What clock changes do to local times; each part has a default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DstSpec {
     /// `skip` or `shift` (the default).
     #[serde(default)]
+    #[schemars(with = "crate::rest::words::Gap")]
     pub gap: Gap,
     /// `first` (the default), `second` or `both`.
     #[serde(default)]
+    #[schemars(with = "crate::rest::words::Overlap")]
     pub overlap: Overlap,
 }
 
 /// A weekday: a name (`MON`, `monday`) or a number (0-7, 0 and 7 are Sunday).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum WeekdaySpec {
     /// By number.
@@ -49,7 +52,7 @@ pub enum WeekdaySpec {
 }
 
 /// A trigger. One flat object, so that a field of another kind is an error that names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TriggerSpec {
     /// Which rule.
@@ -65,6 +68,7 @@ pub struct TriggerSpec {
     pub dst: Option<DstSpec>,
     /// `or` (the default) or `and`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::rest::words::DayRule>")]
     pub day_rule: Option<DayRule>,
     /// The time between two fires, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -315,7 +319,7 @@ impl From<&Trigger> for TriggerSpec {
 }
 
 /// A range of dates, both ends included.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DateRangeSpec {
     /// `YYYY-MM-DD`.
@@ -325,7 +329,7 @@ pub struct DateRangeSpec {
 }
 
 /// The days that a calendar excludes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CalendarSpec {
     /// The IANA zone by which an instant belongs to a day; UTC where there is none.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use orloj_model::trigger::overlap::OverlapPolicy;
 use orloj_model::trigger::{DstEffect, SkipReason};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::rest::trigger::CalendarSpec;
 use crate::time::Time;
 
 /// A job. In a list, the definition is without its `params`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
     /// Its id.
@@ -45,7 +46,7 @@ impl Job {
 }
 
 /// Where a job stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobState {
     /// Why and since when it is paused; absent when it is not.
@@ -66,7 +67,7 @@ pub struct JobState {
 }
 
 /// A pause.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Paused {
     /// In a person's words.
@@ -76,7 +77,7 @@ pub struct Paused {
 }
 
 /// A fire that is to come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NextFire {
     /// The instant that it stands for.
@@ -86,11 +87,12 @@ pub struct NextFire {
     /// `scheduledAt` in the trigger's zone.
     pub local: String,
     /// What a clock change does to it.
+    #[schemars(with = "Option<crate::rest::words::DstEffect>")]
     pub dst: Option<DstEffect>,
 }
 
 /// What became of a job's instants, since it was created.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCounts {
     /// Tasks that were made, by whatever cause.
@@ -102,7 +104,7 @@ pub struct JobCounts {
 }
 
 /// A page of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobPage {
     /// By id.
@@ -115,7 +117,7 @@ pub struct JobPage {
 }
 
 /// The answer to a run: the task that it made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobRun {
     /// The job.
@@ -130,7 +132,7 @@ pub struct JobRun {
 }
 
 /// The answer to a deletion.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobDeleted {
     /// The job.
@@ -140,7 +142,7 @@ pub struct JobDeleted {
 }
 
 /// A backfill.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Backfill {
     /// The job.
@@ -150,6 +152,7 @@ pub struct Backfill {
     /// The last instant.
     pub to: Time,
     /// Its own overlap policy.
+    #[schemars(with = "crate::rest::words::OverlapPolicy")]
     pub overlap: OverlapPolicy,
     /// Every instant from `from` up to this one is done; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -167,7 +170,7 @@ pub struct Backfill {
 }
 
 /// A page of a job's history.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryPage {
     /// The job.
@@ -184,7 +187,7 @@ pub struct HistoryPage {
 }
 
 /// One entry of a job's history; which of the fields it has follows from `kind`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
     /// Counted from 1.
@@ -207,6 +210,7 @@ pub struct HistoryEntry {
     pub queued: Option<bool>,
     /// Of what was skipped: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<crate::rest::words::SkipReason>")]
     pub reason: Option<SkipReason>,
     /// Of what was skipped: how many instants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,7 +236,7 @@ pub struct HistoryEntry {
 }
 
 /// A calendar.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Calendar {
     /// Its name.
@@ -261,7 +265,7 @@ impl Calendar {
 }
 
 /// A page of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CalendarPage {
     /// By name.
@@ -274,7 +278,7 @@ pub struct CalendarPage {
 }
 
 /// The answer to a deletion.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CalendarDeleted {
     /// The calendar.

@@ -1,0 +1,144 @@
+"""The client against a server that plays a replica."""
+
+import http.server
+import json
+import pathlib
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from orloj import Client, Refused, TimedOut, Unreachable, canonical, sign  # noqa: E402
+
+KEY, SECRET = "ak_A", "sk_0123456789abcdef0123456789abcdef0123456789a"
+TASK = "tsk_AAECAwQFBgcICQoLDA0ODw"
+
+
+class Replica(http.server.ThreadingHTTPServer):
+    """Answers with what it was told, in turn; the last answer repeats. Keeps the requests."""
+
+    def __init__(self, *answers):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers, self.requests = list(answers), []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.requests.append((self.command, self.path, dict(self.headers), body))
+        answers = self.server.answers
+        status, answer, headers = answers.pop(0) if len(answers) > 1 else answers[0]
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def problem(status, code, **more):
+    return status, {"status": status, "code": code, "detail": code, **more}, {}
+
+
+class Calls(unittest.TestCase):
+    def client(self, *replicas, **options):
+        for replica in replicas:
+            self.addCleanup(replica.server_close)
+            self.addCleanup(replica.shutdown)
+        return Client([replica.url for replica in replicas], KEY, SECRET, **options)
+
+    def test_every_try_is_signed_anew_and_keeps_its_key(self):
+        replica = Replica(problem(503, "no_leader"), problem(429, "rate_limited"), (202, {"taskId": TASK}, {}))
+        task = self.client(replica).submit("echo", {"é": 1}, delayMs=5)
+        self.assertEqual(task["taskId"], TASK)
+        self.assertEqual(len(replica.requests), 3)
+        for method, path, headers, body in replica.requests:
+            text = canonical(
+                access_key=headers["X-Access-Key"],
+                timestamp=headers["X-Timestamp"],
+                nonce=headers["X-Nonce"],
+                method=method,
+                path=path,
+                idempotency_key=headers["Idempotency-Key"],
+                body=body,
+            )
+            self.assertEqual(headers["X-Signature"], sign(SECRET, text))
+            self.assertEqual(json.loads(body), {"handler": "echo", "params": {"é": 1}, "delayMs": 5})
+        nonces, keys = ({headers[name] for _, _, headers, _ in replica.requests} for name in ("X-Nonce", "Idempotency-Key"))
+        self.assertEqual((len(nonces), len(keys)), (3, 1))
+
+    def test_a_replica_that_is_gone_is_passed_over(self):
+        gone = Replica((200, {}, {}))
+        url = gone.url
+        gone.shutdown()
+        gone.server_close()
+        there = Replica((200, {"leader": 1}, {}))
+        client = Client([url, self.client(there)._urls[0].geturl()], KEY, SECRET)
+        self.assertEqual(client.cluster()["leader"], 1)
+
+    def test_a_refusal_is_raised_with_its_code(self):
+        replica = Replica(problem(422, "validation_failed", errors=[{"pointer": "/priority", "message": "11 is outside 0-9"}]))
+        with self.assertRaisesRegex(Refused, "/priority: 11 is outside") as raised:
+            self.client(replica).submit("echo", priority=11)
+        self.assertEqual((raised.exception.status, raised.exception.code), (422, "validation_failed"))
+        self.assertEqual(len(replica.requests), 1)
+
+    def test_the_deadline_ends_the_tries(self):
+        replica = Replica(problem(503, "no_leader"))
+        with self.assertRaisesRegex(Unreachable, "no_leader"):
+            self.client(replica, deadline=0.2).cluster()
+
+    def test_the_servers_clock_is_followed_once(self):
+        server_time = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time.time() + 7_200))
+        late = problem(401, "timestamp_out_of_window", serverTime=server_time)
+        replica = Replica(late, (200, {"leader": 1}, {}))
+        self.assertEqual(self.client(replica).cluster()["leader"], 1)
+        first, second = (int(headers["X-Timestamp"]) for _, _, headers, _ in replica.requests)
+        self.assertGreater(second - first, 7_000)
+        always = Replica(late)
+        with self.assertRaises(Refused):
+            self.client(always, deadline=5).cluster()
+
+    def test_waiting_is_a_long_poll_until_the_end(self):
+        def at(status, version):
+            return 200, {"taskId": TASK, "status": status, "version": version}, {}
+
+        replica = Replica(at("PENDING", 1), at("RUNNING", 2), at("SUCCESS", 3))
+        self.assertEqual(self.client(replica).wait(TASK)["version"], 3)
+        paths = [path for _, path, _, _ in replica.requests]
+        self.assertTrue(paths[1].endswith("?after_version=1&wait_ms=20000") and "after_version=2" in paths[2], paths)
+        running = Replica(at("RUNNING", 2))
+        with self.assertRaises(TimedOut):
+            self.client(running).wait(TASK, timeout=0.05)
+
+    def test_pages_are_walked(self):
+        replica = Replica((200, {"tasks": [{"n": 1}, {"n": 2}], "nextPageToken": "t"}, {}), (200, {"tasks": [{"n": 3}]}, {}))
+        self.assertEqual([task["n"] for task in self.client(replica).tasks(status="FAILED")], [1, 2, 3])
+        self.assertIn("page_token=t", replica.requests[1][1])
+
+    def test_what_cannot_be_used_is_refused_at_once(self):
+        for url in ("127.0.0.1:1", "ftp://h", "http://h/p", "http://u@h"):
+            with self.assertRaises(ValueError):
+                Client([url], KEY, SECRET)
+        client = Client(["http://127.0.0.1:1"], KEY, SECRET)
+        for task in ("", "../cluster", "a/b", "a?b", "é"):
+            with self.assertRaises(ValueError):
+                client.get(task)
+
+
+if __name__ == "__main__":
+    unittest.main()
