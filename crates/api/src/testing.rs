@@ -13,6 +13,7 @@ mod forwarding;
 mod graph;
 mod internal;
 mod job_preview;
+mod job_runs;
 mod jobs;
 mod json;
 mod limits;

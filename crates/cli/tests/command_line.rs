@@ -170,7 +170,7 @@ fn a_file_of_jobs_is_checked_before_a_cluster_is_asked_for() {
     let good = write(dir.path(), "good.json", "{\"jobId\": \"j\", \"handler\": \"echo\"}", 0o644);
     assert!(refused(2, &["job", "diff", "-f", &good]).contains("ORLOJ_URL"));
     assert!(refused(2, &["job", "apply", "-f", "no-such-file.yaml"]).contains("no-such-file.yaml"));
-    assert!(refused(2, &["job", "preview"]).contains("--cron"));
+    assert!(refused(2, &["job", "preview"]).contains("JOB"));
     let dkron = "[{\"name\": \"a\", \"schedule\": \"@daily\", \"executor\": \"http\", \"executor_config\": {\"url\": \"http://h/\"}}]";
     let dkron = write(dir.path(), "dkron.json", dkron, 0o644);
     let output = orloj(&["job", "import", "--from", "dkron", &dkron, "--dry-run"]);

@@ -1,5 +1,7 @@
 //! A cluster without storage and consensus: one state for all nodes, changed by the model's own `apply`.
 
+mod jobs;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -9,8 +11,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orloj_model::executor::Executor;
 use orloj_model::graph::Graph;
-use orloj_model::id::{CalendarName, CallerId, JobId, Millis, NodeId, Round, TaskId};
-use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, JobKey};
+use orloj_model::id::{CallerId, Millis, NodeId, Round, TaskId};
+use orloj_model::job::JobKey;
 use orloj_model::query::{self, JobView, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
 use orloj_model::time::ManualClock;
@@ -31,10 +33,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::fake_keys;
 use super::fake_leader::FakeLeader;
 use super::json::Json;
-use crate::backend::{
-    At, HistoryRows, JobReads, PageQuery, StorageFault, TablePage, read_calendars, read_history, read_jobs,
-    read_page,
-};
+use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
 use crate::{Api, Backend, Directory, Leader, Metrics, Options, Parts};
 
 /// When every test begins, in Unix seconds.
@@ -245,52 +244,6 @@ impl FakeStore {
         let state = self.shared.state.lock().unwrap();
         let value = read(&state.tables).map_err(|error| StorageFault(error.to_string()))?;
         Ok(At { applied: state.index, value })
-    }
-}
-
-impl JobReads for FakeStore {
-    fn job(&self, key: &JobKey) -> Result<At<Option<JobView>>, StorageFault> {
-        self.read(|tables| query::job(tables, key))
-    }
-
-    fn jobs(
-        &self,
-        caller: &CallerId,
-        after: Option<&JobId>,
-        limit: usize,
-    ) -> Result<At<Vec<JobView>>, StorageFault> {
-        self.read(|tables| read_jobs(tables, caller, after, limit))
-    }
-
-    fn job_history(
-        &self,
-        key: &JobKey,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<At<Option<HistoryRows>>, StorageFault> {
-        self.read(|tables| read_history(tables, key, before, limit))
-    }
-
-    fn backfill(&self, key: &JobKey) -> Result<At<Option<BackfillRow>>, StorageFault> {
-        self.read(|tables| query::backfill(tables, key))
-    }
-
-    fn calendars_named(
-        &self,
-        caller: &CallerId,
-        names: &[CalendarName],
-    ) -> Result<At<Vec<Option<CalendarRow>>>, StorageFault> {
-        self.read(|tables| read_calendars(tables, caller, names))
-    }
-
-    fn calendars(
-        &self,
-        caller: &CallerId,
-        after: Option<&CalendarName>,
-        limit: usize,
-    ) -> Result<At<Vec<(CalendarKey, CalendarRow)>>, StorageFault> {
-        let after = after.map(|name| CalendarKey { caller: caller.clone(), calendar: name.clone() });
-        self.read(|tables| query::calendars_of(tables, caller, after.as_ref(), limit))
     }
 }
 

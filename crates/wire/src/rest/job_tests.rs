@@ -40,7 +40,7 @@ fn what_is_spelled_out_means_the_same_and_stays_as_it_is() {
         json!({"handler": "echo", "title": "", "description": "", "params": {}, "triggers": [], "calendars": [],
                "misfire": "fireOnce", "misfireGraceMs": 5000, "onShardFailure": "wait", "overlap": "skip", "priority": 5, "labels": {},
                "retry": {"maxRetries": 2, "backoffMs": [10000, 30000, 60000], "jitterPct": 0, "maxLost": 3},
-               "strategy": "ring", "shardTotal": 1})
+               "strategy": "ring", "shardTotal": 1, "onShardFailure": "wait"})
     );
 }
 

@@ -26,6 +26,9 @@ pub fn name(event: &Event) -> &'static str {
         What::Phase(_) => "phase",
         What::FinalTask(_) => "table row",
         What::FinalTable(_) => "table",
+        What::JobPut(_) => "job put",
+        What::JobStopped(_) => "job stopped",
+        What::FinalJob(_) => "table job",
     }
 }
 
@@ -150,6 +153,11 @@ fn values(event: &Event) -> String {
             format!("{}, {} attempts", task(&row.task), row.attempts.len())
         }
         What::FinalTable(table) => format!("{} tasks at index {}", table.tasks, table.applied),
+        What::JobPut(put) => format!("{}, misfire {}, overlap {}", put.job, put.misfire, put.overlap),
+        What::JobStopped(stopped) => stopped.job.clone(),
+        What::FinalJob(row) => {
+            format!("{}: {} fired, {} skipped", row.job, row.fired_count, row.skipped.len())
+        }
     }
 }
 
