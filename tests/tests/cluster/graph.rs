@@ -154,7 +154,7 @@ async fn a_workflow_ends_right_although_leaders_die() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_graph_of_tasks_ends_right_although_leaders_die() {
-    let (layers, width, kills) = pick((12, 16, 1), (25, 40, 3));
+    let (layers, width, kills) = pick((12, 16, 1), (24, 41, 3));
     let cluster = Cluster::start(Setup { slots: Some(16), ..Setup::default() }).await;
     let client = cluster.client();
     let plan = plan(layers, width);
