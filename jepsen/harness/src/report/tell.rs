@@ -149,15 +149,24 @@ fn values(event: &Event) -> String {
             format!("process {} {}{code}{signal} {line}", process.life, process.state)
         }
         What::Phase(phase) => format!("{} begins", phase.name),
-        What::FinalTask(row) => {
-            format!("{}, {} attempts", task(&row.task), row.attempts.len())
-        }
+        What::FinalTask(_)
+        | What::FinalTable(_)
+        | What::JobPut(_)
+        | What::JobStopped(_)
+        | What::FinalJob(_) => job_or_table(event),
+    }
+}
+
+fn job_or_table(event: &Event) -> String {
+    match &event.what {
+        What::FinalTask(row) => format!("{}, {} attempts", task(&row.task), row.attempts.len()),
         What::FinalTable(table) => format!("{} tasks at index {}", table.tasks, table.applied),
         What::JobPut(put) => format!("{}, misfire {}, overlap {}", put.job, put.misfire, put.overlap),
         What::JobStopped(stopped) => stopped.job.clone(),
         What::FinalJob(row) => {
             format!("{}: {} fired, {} skipped", row.job, row.fired_count, row.skipped.len())
         }
+        _ => String::new(),
     }
 }
 
