@@ -8,6 +8,7 @@
 //! | `files`, `material`, `validity` | certificates, keys and authorities, read from files and checked |
 //! | [`tls`], `cluster` | the current ones, read again when the files change; the check of who speaks |
 //! | [`dial`], [`accept`] | the two ends of a connection |
+//! | `outside` | TLS to hosts that are no part of a cluster |
 //! | [`serve`], `crowd` | a listener with bounds, and who must go when it is full |
 //! | [`issue`] | makes a cluster's own authority and certificates |
 
@@ -22,6 +23,7 @@ mod files;
 pub mod identity;
 pub mod issue;
 mod material;
+mod outside;
 mod remote;
 pub mod serve;
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use dial::{Clients, Protocol};
 pub use error::TlsError;
 pub use files::{Files, TlsOptions};
 pub use identity::{Identity, Peer, Role};
+pub use outside::{OutsideError, OutsideTls};
 pub use remote::Remote;
 pub use serve::{Bounds, serve};
 pub use tls::Tls;

@@ -42,10 +42,7 @@ impl Call<'_> {
     ) -> Result<Command, Failure> {
         let caller = self.caller()?.clone();
         let due = due(&body);
-        if !self.key.rights.handler(&body.handler) {
-            let detail = format!("this access key may not use the handler {:?}", body.handler);
-            return Err(Failure::new(Code::ExecutorDenied, detail));
-        }
+        self.may_use(&body.handler)?;
         if let Some(url) = body.callback_url.take() {
             body.callback_url = Some(self.callback_url(&url)?);
         }
@@ -100,6 +97,15 @@ impl Call<'_> {
             Some(key) => Ok(self.shared.backend.has_idempotency_key(caller, key)?),
             None => Ok(false),
         }
+    }
+
+    /// Refuses a handler that the key's caller may not use, in a submission as in a job.
+    pub(super) fn may_use(&self, handler: &str) -> Result<(), Failure> {
+        if self.key.rights.handler(handler) {
+            return Ok(());
+        }
+        let detail = format!("this access key may not use the handler {handler:?}");
+        Err(Failure::new(Code::ExecutorDenied, detail))
     }
 
     /// Whether an executor that has not left has this handler. What is remembered may be behind by an

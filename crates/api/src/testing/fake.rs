@@ -12,8 +12,7 @@ use futures_util::future::BoxFuture;
 use orloj_model::executor::Executor;
 use orloj_model::graph::Graph;
 use orloj_model::id::{CallerId, Millis, NodeId, Round, TaskId};
-use orloj_model::job::JobKey;
-use orloj_model::query::{self, JobView, TaskView};
+use orloj_model::query::{self, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
 use orloj_model::time::ManualClock;
 use orloj_model::{Batch, Command, Reply, apply};
@@ -125,11 +124,6 @@ impl Universe {
     /// Applies a command as the leader's loop would.
     pub(crate) fn run(&self, command: Command) -> Reply {
         self.shared.apply(command).reply
-    }
-
-    /// A job as it stands.
-    pub(crate) fn job(&self, key: &JobKey) -> Option<JobView> {
-        query::job(&self.shared.state.lock().unwrap().tables, key).unwrap()
     }
 
     pub(crate) fn applied(&self) -> u64 {

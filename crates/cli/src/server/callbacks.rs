@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use orloj_api::Directory;
+use orloj_net::OutsideTls;
 use orloj_scheduler::callback::{Callbacks, HttpCallbackLink, SystemResolver};
 use orloj_wire::address::Cidr;
 use orloj_wire::clock::Clock;
-use rustls::ClientConfig;
-use rustls::crypto::aws_lc_rs;
-use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::{Deserialize, Serialize};
 
 /// The table `callbacks` of a replica's configuration file.
@@ -43,12 +41,8 @@ impl Options {
     /// # Errors
     /// A range that is none, a machine without certificates.
     pub fn sender(&self, directory: Directory, clock: Arc<dyn Clock>) -> anyhow::Result<Callbacks> {
-        let tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_platform_verifier())
-            .context("cannot set up TLS for callbacks")?
-            .with_no_client_auth();
-        let link = HttpCallbackLink::new(Arc::new(SystemResolver), Arc::new(tls), self.cidrs()?, clock);
+        let tls = OutsideTls::of_this_machine().context("cannot set up TLS for callbacks")?;
+        let link = HttpCallbackLink::new(Arc::new(SystemResolver), tls, self.cidrs()?, clock);
         Ok(Callbacks { link: Arc::new(link), tenants: Arc::new(directory) })
     }
 }

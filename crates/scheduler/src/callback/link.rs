@@ -16,13 +16,12 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use orloj_model::Clock;
 use orloj_model::callback::{FailureKind, SendOutcome};
+use orloj_net::OutsideTls;
 use orloj_wire::address::Cidr;
 use orloj_wire::callback::{Destination, retry_after_ms};
-use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
 /// To resolve a name.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -76,7 +75,7 @@ impl Resolver for SystemResolver {
 /// Sends over HTTP/1.1, with TLS where the address says so.
 pub struct HttpCallbackLink {
     resolver: Arc<dyn Resolver>,
-    tls: TlsConnector,
+    tls: OutsideTls,
     /// Ranges beside the public internet that the operator lets callbacks reach.
     allowed: Vec<Cidr>,
     clock: Arc<dyn Clock>,
@@ -86,11 +85,11 @@ impl HttpCallbackLink {
     /// A link that trusts what `tls` trusts.
     pub fn new(
         resolver: Arc<dyn Resolver>,
-        tls: Arc<rustls::ClientConfig>,
+        tls: OutsideTls,
         allowed: Vec<Cidr>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        HttpCallbackLink { resolver, tls: TlsConnector::from(tls), allowed, clock }
+        HttpCallbackLink { resolver, tls, allowed, clock }
     }
 
     async fn exchange(&self, post: Post) -> Result<SendOutcome, FailureKind> {
@@ -101,8 +100,7 @@ impl HttpCallbackLink {
         if !destination.is_tls() {
             return self.converse(stream, post).await;
         }
-        let name = ServerName::try_from(destination.host().to_owned()).map_err(|_| FailureKind::Tls)?;
-        let stream = self.tls.connect(name, stream).await.map_err(|_| FailureKind::Tls)?;
+        let stream = self.tls.greet(destination.host(), stream).await.map_err(|_| FailureKind::Tls)?;
         self.converse(stream, post).await
     }
 

@@ -76,14 +76,9 @@ fn resolver(lists: &[&[&str]]) -> Arc<dyn Resolver> {
 }
 
 fn link(resolver: Arc<dyn Resolver>, allowed: &[&str]) -> HttpCallbackLink {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(rustls::RootCertStore::empty())
-        .with_no_client_auth();
+    let tls = OutsideTls::of_this_machine().unwrap();
     let allowed = allowed.iter().map(|text| Cidr::parse(text).unwrap()).collect();
-    HttpCallbackLink::new(resolver, Arc::new(tls), allowed, Arc::new(ManualClock::at(0)))
+    HttpCallbackLink::new(resolver, tls, allowed, Arc::new(ManualClock::at(0)))
 }
 
 fn post(scheme: &str, port: u16, cidrs: &[&str]) -> Post {

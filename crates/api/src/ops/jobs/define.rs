@@ -61,7 +61,13 @@ impl Call<'_> {
     /// What a task of the job would be, were it submitted: so a job can ask for nothing that a submission cannot.
     /// The handler that a job has already is not asked for again, whoever has left since.
     fn task_of(&self, spec: &JobSpec, known: Option<&JobView>) -> Result<TaskSpec, Failure> {
-        let body = spec.submission();
+        let mut body = spec.submission();
+        if spec.steps.is_empty() {
+            self.may_use(&body.handler)?;
+        }
+        if let Some(url) = body.callback_url.take() {
+            body.callback_url = Some(self.callback_url(&url)?);
+        }
         let access_key = &self.request.credentials.access_key;
         submit::spec(body, self.caller()?.clone(), access_key, |handler, _| {
             let kept = known.is_some_and(|view| view.job.definition.template.handler == handler);

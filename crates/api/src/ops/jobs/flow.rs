@@ -22,6 +22,9 @@ impl Call<'_> {
     /// tasks, each with the place of its step.
     pub(super) fn flow(&self, spec: &JobSpec, known: Option<&JobView>) -> Result<JobFlow, Failure> {
         // The body's faults name a cycle.
+        for step in &spec.steps {
+            self.may_use(&step.handler)?;
+        }
         let order = in_order(&spec.steps).unwrap_or_default();
         let places: BTreeMap<&str, u16> =
             order.iter().map(|place| spec.steps[*place].name.as_str()).zip(0..).collect();

@@ -4,8 +4,15 @@ use orloj_model::id::{CalendarName, CallerId, JobId};
 use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, JobKey};
 use orloj_model::query::{self, JobView};
 
-use super::FakeStore;
+use super::{FakeStore, Universe};
 use crate::backend::{At, HistoryRows, JobReads, StorageFault, read_calendars, read_history, read_jobs};
+
+impl Universe {
+    /// A job as it stands.
+    pub(crate) fn job(&self, key: &JobKey) -> Option<JobView> {
+        query::job(&self.shared.state.lock().unwrap().tables, key).unwrap()
+    }
+}
 
 impl JobReads for FakeStore {
     fn job(&self, key: &JobKey) -> Result<At<Option<JobView>>, StorageFault> {
