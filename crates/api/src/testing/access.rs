@@ -115,6 +115,34 @@ async fn a_key_does_what_its_scopes_and_handlers_say_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_job_runs_no_handler_and_calls_no_host_that_a_submission_may_not() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    node.call(&put(CALLERS, json!({"handlers": ["echo"]}))).await.is_ok();
+    let key = make_key(node).await;
+    let job = |body: Value| Draft::post("/openapi/v1/jobs", body).by(&key.0, &key.1);
+    let daily = json!([{"kind": "cron", "expression": "0 2 * * *"}]);
+    let steps = json!([{"name": "a", "handler": "echo"}, {"name": "b", "handler": "sleep"}]);
+    for (body, status, code) in [
+        (json!({"jobId": "a", "handler": "sleep", "triggers": daily}), 403, "executor_denied"),
+        (
+            json!({"jobId": "b", "handler": "orloj.run", "steps": steps, "triggers": daily}),
+            403,
+            "executor_denied",
+        ),
+        (
+            json!({"jobId": "c", "handler": "echo", "triggers": daily, "callbackUrl": "https://a.example/"}),
+            422,
+            "callback_url_not_allowed",
+        ),
+    ] {
+        node.call(&job(body)).await.is(status, code);
+    }
+    let fine = node.call(&job(json!({"jobId": "d", "handler": "echo", "triggers": daily}))).await;
+    assert_eq!(fine.status, 201, "{}", fine.text);
+}
+
+#[tokio::test]
 async fn administrators_have_scopes_too() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
@@ -157,9 +185,9 @@ async fn settings_that_are_not_acceptable_are_named() {
     }
     node.call(&put("/openapi/v1/callers/a", json!({}))).await.is(409, "conflict");
     assert_eq!(universe.proposals(), 0);
-    node.call(&put(CALLERS, json!({"expectedVersion": 1}))).await.is(409, "conflict");
+    node.call(&put(CALLERS, json!({"expectedVersion": 1}))).await.is(409, "version_conflict");
     node.call(&put(CALLERS, json!({"expectedVersion": 0}))).await.is_ok();
-    node.call(&put(CALLERS, json!({"expectedVersion": 0}))).await.is(409, "conflict");
+    node.call(&put(CALLERS, json!({"expectedVersion": 0}))).await.is(409, "version_conflict");
 }
 
 #[tokio::test]
