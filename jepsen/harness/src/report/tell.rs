@@ -149,11 +149,7 @@ fn values(event: &Event) -> String {
             format!("process {} {}{code}{signal} {line}", process.life, process.state)
         }
         What::Phase(phase) => format!("{} begins", phase.name),
-        What::FinalTask(_)
-        | What::FinalTable(_)
-        | What::JobPut(_)
-        | What::JobStopped(_)
-        | What::FinalJob(_) => job_or_table(event),
+        _ => job_or_table(event),
     }
 }
 
