@@ -196,7 +196,15 @@ impl Shared {
         if !unknown || self.leads() || operation.is_local() {
             return None;
         }
-        self.hand_on(&operation, request).await.ok().flatten()
+        match self.hand_on(&operation, request).await {
+            Ok(Some(answer)) => Some(answer),
+            // What came to nothing here may have come to something there: nobody is told that a key is bad.
+            Err(failure) => Some(failure.answer(&request.request_id)),
+            Ok(None) => {
+                let (operation, key) = self.check(request).ok()?;
+                Some(self.serve(&operation, &key, request).await)
+            }
+        }
     }
 
     /// Writes refused calls down: here on the leader, else through it. Those that cannot be are let go.

@@ -561,6 +561,21 @@ fn a_fixed_delay_survives_a_pause_in_which_its_task_ends() {
 }
 
 #[test]
+fn a_fixed_delay_that_an_edit_brings_is_looked_for_although_the_last_task_ends_meanwhile() {
+    let mut world = World::with_job("j", definition(Skip));
+    assert_eq!(world.fires("j", task_id(1)), started(1));
+    let mut delayed = definition(Skip);
+    delayed.triggers = vec![trigger(after_each(5_000))];
+    let edit = world.put("j", None, delayed);
+    succeed(&mut world, 1);
+    world.run(edit);
+    assert!(world.needs_next("j"), "the edit was computed while a task was open");
+    let answer = world.answer("j").expect("the job is there");
+    world.run(answer);
+    assert_eq!(world.next_at("j"), Some(world.now + 5_000));
+}
+
+#[test]
 fn a_deleted_job_leaves_its_running_tasks_alone() {
     let mut world = World::with_job("j", definition(Queue));
     assert_eq!(world.fires("j", task_id(1)), started(1));

@@ -197,6 +197,7 @@ impl<'a> Leader<'a> {
                 let (spec, cancel) = rows::of_lease(&view, key.shard)?;
                 self.core.inherit(key, row, spec.as_ref().and_then(|spec| spec.timeout_ms), cancel);
                 if let Some(spec) = spec {
+                    self.know_limit(&view, &spec)?;
                     self.core.count_inherited(key.shard, &spec);
                 }
             }

@@ -111,7 +111,9 @@ impl Call<'_> {
         let (owner, prefixes) = match caller {
             Some(id) => (KeyOwner::Caller(caller_id(id)?), ("ak_", "sk_")),
             None => {
-                let scopes = body.admin_scopes().iter().filter_map(|name| Scope::from_name(name)).collect();
+                let scopes: BTreeSet<_> =
+                    body.admin_scopes().iter().filter_map(|name| Scope::from_name(name)).collect();
+                self.may_give(&scopes)?;
                 (KeyOwner::Admin { scopes }, ("adk_", "ads_"))
             }
         };
@@ -125,10 +127,32 @@ impl Call<'_> {
         Ok(Answer::json(201, &made))
     }
 
+    /// Refuses to hand on what the key of the request has not itself.
+    fn may_give(&self, scopes: &BTreeSet<Scope>) -> Result<(), Failure> {
+        match scopes.difference(&self.key.rights.scopes).next() {
+            None => Ok(()),
+            Some(scope) => {
+                let detail = format!("this access key has no scope {:?}", scope.name());
+                Err(Failure::new(Code::ScopeDenied, detail))
+            }
+        }
+    }
+
+    /// Refuses to touch an administrator's key that may do more than the key of the request.
+    async fn may_touch(&self, key: &str) -> Result<(), Failure> {
+        self.shared.backend.barrier().await?;
+        let access = self.shared.backend.access()?;
+        match access.keys.iter().find(|(name, _)| name.as_str() == key).map(|(_, row)| &row.owner) {
+            Some(KeyOwner::Admin { scopes }) => self.may_give(scopes),
+            _ => Ok(()),
+        }
+    }
+
     async fn set_key(&self, key: &str, enabled: bool) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let Nothing {} = self.optional_body()?;
         let (id, by) = (key_name(key)?, self.actor());
+        self.may_touch(&id).await?;
         self.change(AccessCommand::SetKey { key: id.clone(), enabled, by }).await?;
         let state = if enabled { "enabled" } else { "disabled" }.to_owned();
         Ok(Answer::json(200, &KeyChanged { id, state }))
@@ -137,6 +161,7 @@ impl Call<'_> {
     async fn delete_key(&self, key: &str) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let (id, by) = (key_name(key)?, self.actor());
+        self.may_touch(&id).await?;
         self.change(AccessCommand::DeleteKey { key: id.clone(), by }).await?;
         Ok(Answer::json(200, &KeyChanged { id, state: "deleted".to_owned() }))
     }

@@ -157,6 +157,19 @@ async fn administrators_have_scopes_too() {
     node.call(&auditor(post("/openapi/v1/admin-keys"))).await.is(403, "scope_denied");
     let drain = Draft::post("/openapi/v1/executors/e1/drain", json!({"on": true})).by_admin();
     node.call(&auditor(drain)).await.is(403, "scope_denied");
+    // Nor does a key give what it has not, or touch one that may do more.
+    let made =
+        node.call(&Draft::post("/openapi/v1/admin-keys", json!({"scopes": ["callers"]})).by_admin()).await;
+    let text = |field: &str| made.body[field].as_str().unwrap().to_owned();
+    let (weak, secret) = (text("accessKey"), text("secretKey"));
+    let clerk = |draft: Draft| draft.by(&weak, &secret);
+    node.call(&clerk(post("/openapi/v1/admin-keys"))).await.is(403, "scope_denied");
+    for change in ["disable", "enable"] {
+        node.call(&clerk(post(&format!("/openapi/v1/keys/{name}/{change}")))).await.is(403, "scope_denied");
+    }
+    let give = Draft::post("/openapi/v1/admin-keys", json!({"scopes": ["callers"]})).by_admin();
+    let own = node.call(&clerk(give)).await;
+    assert_eq!(own.status, 201, "{}", own.text);
     // A caller is no administrator, whatever it may do.
     for path in ["/openapi/v1/audit", "/openapi/v1/callers", "/openapi/v1/admin-keys"] {
         node.call(&Draft::get(path)).await.is(403, "scope_denied");

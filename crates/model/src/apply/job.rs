@@ -185,6 +185,10 @@ fn edit<T: Write>(
         } else if state.paused.is_none() {
             cx.want_next(&put.job, &mut state)?;
         }
+        // The last task may have ended since the edit was computed, and did not tell a job without delays.
+        if state.has_delays && state.open == 0 && state.next.is_none() && state.paused.is_none() {
+            cx.want_next(&put.job, &mut state)?;
+        }
     } else {
         cx.announce_next(&put.job, &state);
     }

@@ -31,6 +31,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const TOTAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of an answer is read before the connection is closed, in bytes.
 const ANSWER_LIMIT: usize = 4 * 1024;
+/// How long the body of an answer is listened to; it says nothing that counts.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest head of an answer, in bytes.
 const HEAD_LIMIT: usize = 16 * 1024;
 
@@ -132,13 +134,16 @@ impl HttpCallbackLink {
         let exchange = Box::pin(async move {
             let mut response = sender.send_request(request).await.map_err(|_| FailureKind::Connect)?;
             let (status, retry_after) = (response.status(), retry_after(&response));
-            // Whoever still writes is heard out, a little.
-            let mut read = 0;
-            while read < ANSWER_LIMIT
-                && let Some(Ok(frame)) = response.frame().await
-            {
-                read += frame.data_ref().map_or(1, Bytes::len);
-            }
+            // Whoever still writes is heard out, a little: what counts is known.
+            let hear_out = async {
+                let mut read = 0;
+                while read < ANSWER_LIMIT
+                    && let Some(Ok(frame)) = response.frame().await
+                {
+                    read += frame.data_ref().map_or(1, Bytes::len);
+                }
+            };
+            let _ = timeout(ANSWER_TIMEOUT, hear_out).await;
             Ok((status, retry_after))
         });
         // The connection may be closed with its answer still to be taken.

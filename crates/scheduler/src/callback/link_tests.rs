@@ -19,6 +19,11 @@ struct Sink {
 }
 
 async fn sink(answer: impl Into<String>) -> Sink {
+    sink_that(answer, false).await
+}
+
+/// One that `stays` keeps the connection after its answer.
+async fn sink_that(answer: impl Into<String>, stays: bool) -> Sink {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let requests: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -44,6 +49,9 @@ async fn sink(answer: impl Into<String>) -> Sink {
                     std::future::pending::<()>().await;
                 }
                 let _ = stream.write_all(answer.as_bytes()).await;
+                if stays {
+                    std::future::pending::<()>().await;
+                }
             });
         }
     });
@@ -168,6 +176,12 @@ async fn a_redirect_is_a_failure_and_is_not_followed() {
 #[tokio::test(start_paused = true)]
 async fn one_that_does_not_answer_is_not_waited_for() {
     assert_eq!(to(&sink("").await).await, failed(FailureKind::Timeout));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_delivered_stays_so_however_long_the_answer_goes_on() {
+    let endless = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
+    assert_eq!(to(&sink_that(endless, true).await).await, SendOutcome::Delivered { status: 200 });
 }
 
 #[tokio::test]

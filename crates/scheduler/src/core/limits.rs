@@ -14,7 +14,7 @@ use orloj_model::task::TaskSpec;
 use super::{Core, Tracked};
 use crate::waiting::{Turn, Waiting};
 
-/// Jobs whose limit is known although nothing of them is in hand; more are forgotten.
+/// Jobs without a limit, of which that is known although none of their tasks runs; more are forgotten.
 const KEPT_JOBS: usize = 16_384;
 
 /// Whose limit it is.
@@ -29,6 +29,8 @@ enum Owner {
 struct Gate {
     /// `None` where there is no limit.
     most: Option<u32>,
+    /// Somebody has told what the limit is. A task that runs is counted before that, too.
+    known: bool,
     running: u32,
     parked: BTreeSet<Turn>,
 }
@@ -63,7 +65,7 @@ impl Limits {
     /// With these limits of callers; those of jobs are told later.
     pub(super) fn new(callers: BTreeMap<CallerId, u32>) -> Self {
         let gate = |(caller, most): (&CallerId, &u32)| {
-            (Owner::Caller(caller.clone()), Gate { most: Some(*most), ..Gate::default() })
+            (Owner::Caller(caller.clone()), Gate { most: Some(*most), known: true, ..Gate::default() })
         };
         Limits { gates: callers.iter().map(gate).collect(), callers, ..Limits::default() }
     }
@@ -85,8 +87,11 @@ impl Limits {
             return false;
         }
         let is_full = |owner: &Owner| self.gates.get(owner).is_some_and(|gate| gate.free() == 0);
-        let Some(owner) = self.owners(spec).into_iter().find(is_full) else { return false };
+        let owners = self.owners(spec);
+        let Some(owner) = owners.iter().find(|owner| is_full(owner)).cloned() else { return false };
         let turn = waiting.turn();
+        // A place that another limit has left for it is somebody else's.
+        self.open.extend(owners.into_iter().filter(|other| *other != owner));
         self.gates.entry(owner.clone()).or_default().parked.insert(turn);
         self.parked.insert(waiting.shard, (owner, turn));
         true
@@ -136,7 +141,8 @@ impl Limits {
         }
     }
 
-    /// Those that may go back into the room: as many as there are free places.
+    /// Those that may go back into the room: as many as there are free places. Whoever finds no executor there takes no
+    /// place, so the next ones follow with the next pass.
     fn let_through(&mut self) -> Vec<ShardKey> {
         let mut through = Vec::new();
         for owner in std::mem::take(&mut self.open) {
@@ -146,6 +152,9 @@ impl Limits {
                 self.parked.remove(&turn.shard);
                 through.push(turn.shard);
             }
+            if gate.free() > 0 && !gate.parked.is_empty() {
+                self.open.insert(owner);
+            }
         }
         through
     }
@@ -153,12 +162,14 @@ impl Limits {
     fn set_job(&mut self, job: &JobKey, most: Option<u32>) {
         if self.gates.len() > KEPT_JOBS {
             let in_use = |owner: &Owner, gate: &mut Gate| {
-                matches!(owner, Owner::Caller(_)) || gate.running > 0 || !gate.parked.is_empty()
+                // One with a limit may have tasks in the room.
+                matches!(owner, Owner::Caller(_)) || gate.running > 0 || gate.most.is_some()
             };
             self.gates.retain(in_use);
         }
         let owner = owner_of(job);
-        self.gates.entry(owner.clone()).or_default().most = most;
+        let gate = self.gates.entry(owner.clone()).or_default();
+        (gate.most, gate.known) = (most, true);
         self.open.insert(owner);
     }
 }
@@ -170,7 +181,7 @@ fn owner_of(job: &JobKey) -> Owner {
 impl Core {
     /// Whether the limit of this job is known: who changes it must tell.
     pub(crate) fn knows_limit(&self, job: &JobKey) -> bool {
-        self.limits.gates.contains_key(&owner_of(job))
+        self.limits.gates.get(&owner_of(job)).is_some_and(|gate| gate.known)
     }
 
     /// How many tasks of a job may run at a time. To be told before one of them is ready.

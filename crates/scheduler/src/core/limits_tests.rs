@@ -220,9 +220,10 @@ fn whoever_is_cancelled_while_held_up_or_let_through_gives_the_place_on() {
 #[test]
 fn what_an_earlier_leader_granted_counts_and_a_task_counts_once() {
     let mut core = leader(BTreeMap::new());
-    core.limit_job(&job("j"), Some(1));
     let of_two = TaskSpec { shard_total: 2, ..spec(Some("j")) };
     core.count_inherited(shard(1), &of_two);
+    assert!(!core.knows_limit(&job("j")), "a task that runs tells nothing of the limit");
+    core.limit_job(&job("j"), Some(1));
     ready(&mut core, 2, spec(Some("j")));
     ready_as(&mut core, ShardKey { shard: 1, ..shard(1) }, 0, of_two, None);
     let granted_now = granted(&mut core);
@@ -234,6 +235,20 @@ fn what_an_earlier_leader_granted_counts_and_a_task_counts_once() {
     assert_eq!(granted(&mut core), []);
     ends(&mut core, ShardKey { shard: 1, ..shard(1) });
     assert_eq!(numbers(granted(&mut core)), [2]);
+}
+
+#[test]
+fn whoever_finds_no_executor_holds_nobody_up() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready(&mut core, 1, spec(Some("j")));
+    let nowhere = TaskSpec { handler: "nobody-has-it".into(), ..spec(Some("j")) };
+    ready(&mut core, 2, nowhere);
+    ready(&mut core, 3, spec(Some("j")));
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    ends(&mut core, shard(1));
+    let granted: Vec<_> = (0..3).flat_map(|_| numbers(granted(&mut core))).collect();
+    assert_eq!(granted, [3], "the one before it takes no place");
 }
 
 #[test]

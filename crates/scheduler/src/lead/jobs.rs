@@ -8,6 +8,7 @@ use orloj_model::id::{Millis, Round, TaskId};
 use orloj_model::job::{CalendarKey, Heeded, JobKey, Plan, plan, plan_backfill};
 use orloj_model::random::Random;
 use orloj_model::tables::Read;
+use orloj_model::task::TaskSpec;
 use orloj_model::time::ClusterClock;
 use orloj_model::{Command, Refusal, Reply, query};
 use orloj_raft_store::{Fault, ProposeError, Store};
@@ -93,12 +94,22 @@ impl Leader<'_> {
         candidate: Candidate,
         now: Now,
     ) -> Result<(), Ended> {
-        if let Some(job) = rows::job_of(&candidate.spec)
+        self.know_limit(view, &candidate.spec)?;
+        self.core.ready(candidate, now);
+        Ok(())
+    }
+
+    /// Sees to it that what limits the job of a task is known, before the task counts or waits.
+    pub(super) fn know_limit<R: Read<Error = Fault>>(
+        &mut self,
+        view: &R,
+        spec: &TaskSpec,
+    ) -> Result<(), Ended> {
+        if let Some(job) = rows::job_of(spec)
             && !self.core.knows_limit(&job)
         {
             self.core.limit_job(&job, rows::limit_of(view, &job)?);
         }
-        self.core.ready(candidate, now);
         Ok(())
     }
 
