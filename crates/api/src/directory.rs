@@ -171,7 +171,9 @@ fn policy(caller: &CallerId, row: &CallerRow, sealer: &Sealer) -> Policy {
         true => row.settings.callback_hosts.iter().filter_map(rule).collect(),
         false => Vec::new(),
     };
-    Policy { hosts, secrets: row.webhook_secrets.iter().filter_map(secret).collect() }
+    let secrets: Vec<_> = row.webhook_secrets.iter().filter_map(secret).collect();
+    let unopened = secrets.len() < row.webhook_secrets.len();
+    Policy { hosts, secrets, unopened }
 }
 
 fn limits(row: &KeyLimits) -> Limits {

@@ -69,6 +69,8 @@ pub enum FailureKind {
     Status,
     /// Nobody wrote down how it ended: the leader went away.
     Unknown,
+    /// The replica that leads cannot open the secret that would sign it.
+    Secret,
 }
 
 impl FailureKind {
@@ -82,6 +84,7 @@ impl FailureKind {
             FailureKind::Timeout => "timeout",
             FailureKind::Status => "status",
             FailureKind::Unknown => "unknown",
+            FailureKind::Secret => "secret",
         }
     }
 }

@@ -93,6 +93,20 @@ fn a_changed_calendar_changes_the_next_fire() {
 }
 
 #[test]
+fn a_day_that_is_no_longer_excluded_is_not_made_up_for() {
+    let mut world = with_daily();
+    world.run(put_calendar("free", None, &["1970-01-02"]));
+    let answer = world.answer("j").expect("the job is there");
+    world.run(answer);
+    assert_eq!(world.next_at("j"), Some(2 * DAY));
+    world.now = DAY + DAY / 2;
+    world.run(put_calendar("free", None, &["2000-01-01"]));
+    let answer = world.answer("j").expect("the job is there");
+    world.run(answer);
+    assert_eq!(world.next_at("j"), Some(2 * DAY), "the second of January has passed");
+}
+
+#[test]
 fn a_calendar_with_many_jobs_is_spread_in_bounded_commands() {
     let mut world = with_daily();
     let count = 2 * SPREAD_PER_COMMAND + 50;

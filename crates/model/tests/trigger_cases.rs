@@ -632,6 +632,30 @@ fn what_is_late_by_no_more_than_the_grace_time_fires_under_every_policy() {
 }
 
 #[test]
+fn what_was_held_back_by_a_jitter_is_in_time() {
+    let begin = at("2027-01-01T00:00:00Z");
+    let kind = Kind::FixedRate { every_ms: 10_000, anchor: begin };
+    let jittered = Trigger::new(kind, Limits { jitter_ms: 60_000, ..Limits::default() }).unwrap();
+    for triggers in [vec![jittered.clone()], vec![every(5_000, begin), jittered]] {
+        let schedule = schedule(&triggers);
+        let (mut last, mut fired) = (begin, Vec::new());
+        for now in (0..600).map(|second| begin + second * 1_000) {
+            let due = schedule.catch_up(CatchUp::default(), &Progress::default(), last, now);
+            assert!(due.skipped.is_empty(), "somebody was there all the time: {:?}", due.skipped);
+            fired.extend(due.fires.iter().map(|fire| fire.scheduled_at));
+            last = due.through;
+        }
+        let mut right = Vec::new();
+        let mut instant = begin;
+        while let Some(next) = next(&schedule, instant).filter(|next| *next <= last) {
+            right.push(next);
+            instant = next;
+        }
+        assert_eq!(fired, right);
+    }
+}
+
+#[test]
 fn firing_all_is_capped_and_keeps_the_newest() {
     let last = at("2027-01-01T00:00:00Z");
     let schedule = schedule(&[every(1_000, last)]);

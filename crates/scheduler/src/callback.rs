@@ -28,6 +28,8 @@ pub struct Policy {
     pub hosts: Vec<HostRule>,
     /// What signs them; one signature for each. Empty: none is sent.
     pub secrets: Vec<WebhookSecret>,
+    /// The caller has secrets that this replica cannot open.
+    pub unopened: bool,
 }
 
 /// Knows the callers, and how a task is shown to them.

@@ -38,7 +38,10 @@ pub(super) fn keyring() -> Keyring {
         allow_cidrs: vec![],
     };
     let hosts = vec![HostRule::new(&entry).unwrap()];
-    keyring.set_callbacks(caller("a"), Policy { hosts, secrets: vec![WebhookSecret::of([7; 32])] });
+    keyring.set_callbacks(
+        caller("a"),
+        Policy { hosts, secrets: vec![WebhookSecret::of([7; 32])], unopened: false },
+    );
     keyring.add_admin("adk_A", secret(SECRET_ADMIN), fast).unwrap();
     keyring.share_with_executors(secret(EXECUTOR_SECRET)).unwrap();
     keyring

@@ -155,7 +155,7 @@ impl CallerKey {
             })
         };
         let secrets = self.webhook_secrets.iter().map(secret).collect::<anyhow::Result<_>>()?;
-        Ok(Some(Policy { hosts, secrets }))
+        Ok(Some(Policy { hosts, secrets, unopened: false }))
     }
 
     /// Its limits; a burst that is not given is one second's worth.

@@ -79,8 +79,15 @@ impl Schedule {
         let through = self.due_through(progress, last, now);
         let found = self.between(progress, last, through);
         let grace = i64::try_from(catch_up.grace_ms).unwrap_or(i64::MAX);
-        let in_time = |next: &Next| now.saturating_sub(next.due_at) <= grace;
-        let timely = found.newest.iter().filter(|next| in_time(next)).count();
+        // Instants are decided in their order: one whose time came while an earlier one waited for the end of its
+        // jitter was held back, and is as late as that one is.
+        let mut held = Millis::MIN;
+        let mut in_time = |next: &Next| {
+            held = held.max(next.due_at);
+            now.saturating_sub(held) <= grace
+        };
+        let found_in_time: Vec<bool> = found.newest.iter().map(&mut in_time).collect();
+        let timely = found_in_time.iter().filter(|in_time| **in_time).count();
         let (mut may_fire, beyond) = match catch_up.policy {
             Misfire::Skip => (0, SkipReason::Misfire),
             Misfire::FireOnce => (usize::from(timely == 0), SkipReason::Misfire),
@@ -88,8 +95,8 @@ impl Schedule {
         };
         let mut tally = Tally { reason: beyond, missed: None };
         let mut fires = VecDeque::new();
-        for next in found.newest.into_iter().rev() {
-            if in_time(&next) {
+        for (next, in_time) in found.newest.into_iter().zip(found_in_time).rev() {
+            if in_time {
                 fires.push_front(next);
             } else if may_fire > 0 {
                 may_fire -= 1;

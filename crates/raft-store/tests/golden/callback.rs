@@ -32,9 +32,9 @@ pub fn add(golden: &mut Golden) {
 }
 
 fn outcomes() -> Vec<(&'static str, SendOutcome)> {
-    use FailureKind::{Blocked, Connect, Dns, Status, Timeout, Tls, Unknown};
+    use FailureKind::{Blocked, Connect, Dns, Secret, Status, Timeout, Tls, Unknown};
     let mut outcomes = vec![("delivered", SendOutcome::Delivered { status: 204 })];
-    for kind in [Dns, Blocked, Connect, Tls, Timeout, Status, Unknown] {
+    for kind in [Dns, Blocked, Connect, Tls, Timeout, Status, Unknown, Secret] {
         let outcome = SendOutcome::Failed { kind, status: Some(503), retry_after_ms: Some(60_000) };
         outcomes.push((kind.name(), outcome));
     }

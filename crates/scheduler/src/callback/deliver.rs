@@ -76,7 +76,7 @@ impl Delivery {
             while let Some((host, room)) = outbox.next_due(now) {
                 self.begin(&mut outbox, &sends, &host, room)?;
             }
-            let wait = outbox.next_wake().map_or(NAP, |at| {
+            let wait = outbox.next_wake(now).map_or(NAP, |at| {
                 Duration::from_millis(u64::try_from(at.saturating_sub(now)).unwrap_or(0)).min(NAP)
             });
             tokio::select! {
@@ -182,7 +182,8 @@ impl Delivery {
         let Some(policy) = self.callbacks.tenants.policy(&task.spec.caller) else { return blocked };
         let Ok(destination) = check_url(&callback.url, &policy.hosts) else { return blocked };
         if policy.secrets.is_empty() {
-            return blocked;
+            // Another replica may be able to open them, or this one after its next start.
+            return if policy.unopened { SendOutcome::failed(FailureKind::Secret) } else { blocked };
         }
         let body = self.callbacks.tenants.body(task);
         let headers = self.headers(task.id, &policy.secrets, &body);

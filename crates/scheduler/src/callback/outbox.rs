@@ -104,9 +104,10 @@ impl Outbox {
         self.set_next(host, next_at);
     }
 
-    /// When a host with room is due next.
-    pub(crate) fn next_wake(&self) -> Option<Millis> {
-        self.due.first().map(|(at, _)| *at)
+    /// When a host with room is due next after `now`. For those that are due already there is no place: the end of a
+    /// send makes one.
+    pub(crate) fn next_wake(&self, now: Millis) -> Option<Millis> {
+        self.due.range((now.saturating_add(1), String::new())..).next().map(|(at, _)| *at)
     }
 
     fn set_next(&mut self, name: &str, next_at: Option<Millis>) {
@@ -143,11 +144,12 @@ mod tests {
         outbox.heard("a", 100);
         outbox.heard("a", 50);
         outbox.heard("a", 70);
-        assert_eq!((outbox.next_wake(), outbox.next_due(49)), (Some(50), None));
+        assert_eq!((outbox.next_wake(49), outbox.next_due(49)), (Some(50), None));
+        assert_eq!(outbox.next_wake(50), None, "it is due, and waits for nothing but a place");
         assert_eq!(outbox.next_due(50), Some(("a".to_owned(), PER_HOST)));
         outbox.began("a", &[], None);
         assert_eq!(
-            (outbox.next_wake(), outbox.hosts.len()),
+            (outbox.next_wake(0), outbox.hosts.len()),
             (None, 0),
             "nothing is kept of a host without entries"
         );

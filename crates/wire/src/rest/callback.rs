@@ -18,7 +18,7 @@ pub struct Callback {
     /// When the next send is due, while it is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Time>,
-    /// Why the last send failed: `dns`, `blocked`, `connect`, `tls`, `timeout`, `status` or `unknown`.
+    /// Why the last send failed: `dns`, `blocked`, `connect`, `tls`, `timeout`, `status`, `secret` or `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error_kind: Option<String>,
 }

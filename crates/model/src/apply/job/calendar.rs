@@ -89,6 +89,10 @@ fn spread_from<T: Write>(
         let Some(mut state) = cx.tables.get::<JobStateTable>(&job)? else { continue };
         state.revision += 1;
         if state.paused.is_none() {
+            // A day that is no longer excluded makes up for nothing. What is due already, or waits for its jitter, is.
+            if !state.wanted && state.next.as_ref().is_none_or(|next| next.scheduled_at > cx.now()) {
+                state.decided = state.decided.max(cx.now());
+            }
             cx.want_next(&job, &mut state)?;
         }
         cx.tables.put::<JobStateTable>(&job, &state)?;

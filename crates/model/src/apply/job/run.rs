@@ -37,7 +37,8 @@ pub(super) fn run_now<T: Write>(cx: &mut Context<'_, T>, run: &RunNow) -> Result
         task: run.task,
         filled: &run.filled,
         overlap: run.overlap.unwrap_or(job.definition.overlap),
-        trigger: None,
+        // Dates in parameters are those of the zone in which the job counts them.
+        trigger: (!job.definition.triggers.is_empty()).then_some(0),
     };
     let made = make_task(cx, &mut state, &make)?;
     if let Made::Task { .. } = made {
