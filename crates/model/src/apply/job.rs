@@ -180,14 +180,13 @@ fn edit<T: Write>(
         state.has_delays = new.has_delays();
         // An edit makes up for nothing: what the new triggers name before it lies before their time.
         state.decided = state.decided.max(put.computed.after);
-        if state.paused.is_none() && still_so {
-            cx.take_next(&put.job, &new, &mut state, put.computed.next.as_ref())?;
-        } else if state.paused.is_none() {
-            cx.want_next(&put.job, &mut state)?;
-        }
         // The last task may have ended since the edit was computed, and did not tell a job without delays.
-        if state.has_delays && state.open == 0 && state.next.is_none() && state.paused.is_none() {
-            cx.want_next(&put.job, &mut state)?;
+        let misses_an_end = state.has_delays && state.open == 0 && put.computed.next.is_none();
+        if state.paused.is_none() {
+            match still_so && !misses_an_end {
+                true => cx.take_next(&put.job, &new, &mut state, put.computed.next.as_ref())?,
+                false => cx.want_next(&put.job, &mut state)?,
+            }
         }
     } else {
         cx.announce_next(&put.job, &state);
