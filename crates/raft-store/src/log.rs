@@ -44,7 +44,7 @@ use crate::types::{Entry, Flushed, LogId, LogState, TypeConfig, Vote};
 
 /// Encoded bytes of the newest entries that stay in memory, unless told otherwise. Followers that are less
 /// than this behind, and apply, never read the log from disk.
-pub const TAIL_BYTES: usize = 64 << 20;
+pub const TAIL_BYTES: usize = 24 << 20;
 
 const DATABASE: &str = "db";
 const GUARD: &str = "guard";

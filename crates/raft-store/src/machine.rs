@@ -267,7 +267,7 @@ impl Machine {
 
     /// Writes what has been applied, and then tells everybody.
     fn write(&mut self, work: Work) -> Result<(), Fault> {
-        self.state.commit(&work.overlay, &self.position, work.changed)?;
+        self.state.commit(work.overlay, &self.position, work.changed)?;
         self.published.advance(&self.state, &self.position, work.changed.checkpoints);
         if let Some(now_ms) = work.now_ms {
             self.clock.heard(now_ms);

@@ -23,7 +23,7 @@ fn write(state: &StateDb, index: u64) -> SnapshotMeta {
     let mut overlay = state.overlay(&position);
     overlay.put_raw(TableId::Due, index.to_be_bytes().to_vec(), b"row".to_vec()).unwrap();
     position.advance(id(index), index);
-    state.commit(&overlay, &position, Changed::default()).unwrap();
+    state.commit(overlay, &position, Changed::default()).unwrap();
     SnapshotMeta { last_log_id: Some(id(index)), ..SnapshotMeta::default() }
 }
 

@@ -6,6 +6,7 @@
 //! several Raft groups share a node. Table 0 is the store's own bookkeeping (see [`state`]).
 
 mod overlay;
+mod recent;
 mod state;
 
 use std::path::Path;

@@ -45,6 +45,11 @@ impl Overlay {
         batch
     }
 
+    /// Every write, by full key; `None` removes.
+    pub(super) fn into_writes(self) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+        self.writes
+    }
+
     fn write(&mut self, table: TableId, key: &[u8], value: Option<Vec<u8>>) {
         let key = full_key(table as u8, key);
         self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
@@ -59,7 +64,7 @@ impl Read for Overlay {
         let key = full_key(table as u8, key);
         match self.writes.get(&key) {
             Some(value) => Ok(value.clone()),
-            None => self.base.db.get(&key).map_err(Fault::database("read", self.base.path())),
+            None => self.base.get(&key),
         }
     }
 

@@ -4,11 +4,12 @@
 //! database is what it was at some earlier entry, and the entries after it are applied again from the log.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use orloj_model::mutant::{Mutant, is_on};
 use serde::{Deserialize, Serialize};
 
+use super::recent::Recent;
 use super::{Overlay, View, full_key};
 use crate::codec::{self, Schema};
 use crate::engine::{Database, Durability, Engine, Purpose, WriteBatch};
@@ -82,6 +83,8 @@ pub struct StateDb {
 /// A database and its directory. The database closes before the directory goes.
 pub(super) struct Home {
     pub(super) db: Arc<dyn Database>,
+    /// Belongs to whoever applies; nobody else asks, so the lock is always free.
+    recent: Mutex<Recent>,
     dir: Retirable,
 }
 
@@ -89,6 +92,19 @@ impl Home {
     /// The directory.
     pub(super) fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// A row as the next apply finds it, by full key.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = recent.get(key) {
+            return Ok(Some(value));
+        }
+        let stored = self.db.get(key).map_err(Fault::database("read", self.path()))?;
+        if let Some(value) = &stored {
+            recent.keep(key.to_vec(), value.clone());
+        }
+        Ok(stored)
     }
 }
 
@@ -99,7 +115,8 @@ impl StateDb {
     /// IO, or a damaged database.
     pub fn open(dir: &Path, engine: &dyn Engine) -> Result<StateDb, Fault> {
         let db = engine.open(dir, Purpose::State).map_err(Fault::database("open", dir))?;
-        Ok(StateDb { home: Arc::new(Home { db, dir: Retirable::new(dir.to_path_buf()) }) })
+        let home = Home { db, recent: Mutex::new(Recent::new()), dir: Retirable::new(dir.to_path_buf()) };
+        Ok(StateDb { home: Arc::new(home) })
     }
 
     /// The database itself, for checkpoints.
@@ -147,7 +164,7 @@ impl StateDb {
     ///
     /// # Errors
     /// IO. Nothing of the batch has been written then, and the database must not be used any more.
-    pub fn commit(&self, writes: &Overlay, position: &Position, what: Changed) -> Result<(), Fault> {
+    pub fn commit(&self, writes: Overlay, position: &Position, what: Changed) -> Result<(), Fault> {
         let mut batch = writes.batch(BOOKKEEPING_ROWS);
         let stored = StoredPosition {
             applied: position.applied.as_ref().map(StoredLogId::from),
@@ -163,7 +180,13 @@ impl StateDb {
         if what.checkpoints {
             put(&mut batch, CHECKPOINTS_KEY, Schema::Checkpoints, &position.checkpoints)?;
         }
-        self.home.db.write(&batch, Durability::Buffered).map_err(Fault::database("write", self.path()))
+        self.home.db.write(&batch, Durability::Buffered).map_err(Fault::database("write", self.path()))?;
+        drop(batch);
+        let mut recent = self.home.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in writes.into_writes() {
+            recent.written(key, value);
+        }
+        Ok(())
     }
 
     /// A view of what it holds now.

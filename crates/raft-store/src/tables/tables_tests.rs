@@ -77,7 +77,7 @@ fn random_writes_read_back_as_from_ordered_maps() {
             }
             agree(&mut random, &overlay, &model);
         }
-        state.commit(&overlay, &position(round), Changed::default()).unwrap();
+        state.commit(overlay, &position(round), Changed::default()).unwrap();
         let view = state.view(&position(round));
         assert_eq!(view.applied(), round);
         for _ in 0..10 {
@@ -120,7 +120,7 @@ fn keys_and_the_position_are_golden() {
     let state = StateDb::open(dir.path(), &Rocks).unwrap();
     let mut overlay = state.overlay(&Position::default());
     overlay.put_raw(TableId::Due, b"k".to_vec(), b"v".to_vec()).unwrap();
-    state.commit(&overlay, &position(9), Changed::default()).unwrap();
+    state.commit(overlay, &position(9), Changed::default()).unwrap();
     assert_eq!(state.raw().get(&[0, 0, 0, 0, 5, b'k']).unwrap().as_deref(), Some(&b"v"[..]));
     let frame = state.raw().get(b"\0\0\0\0\0position").unwrap().unwrap();
     let log_id = [[1_u64, 1, 9].map(u64::to_le_bytes).concat(), 9_u64.to_le_bytes().to_vec()].concat();
@@ -139,7 +139,7 @@ fn the_position_is_written_with_the_rows_and_found_again() {
             position.advance(id, index * 10);
         }
         let changed = Changed { membership: true, checkpoints: true };
-        state.commit(&state.overlay(&position), &position, changed).unwrap();
+        state.commit(state.overlay(&position), &position, changed).unwrap();
     }
     let found = StateDb::open(dir.path(), &Rocks).unwrap().position().unwrap();
     assert_eq!(found, position);

@@ -5,7 +5,8 @@
 //! in the log's synced WAL.
 
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LruCacheOptions, Options,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, LruCacheOptions,
+    Options,
 };
 
 const MIB: usize = 1 << 20;

@@ -1,0 +1,108 @@
+//! Rows that were asked for last, kept in memory for the next apply.
+//!
+//! A task is granted, starts and ends within moments, and each of these entries begins by reading its rows. RocksDB
+//! finds them among hundreds of thousands in its memtable; while tasks come and go that was a seventh of the leader's
+//! time. Applying is the only writer and the only reader here, so that what is kept is what the database holds.
+//! Rows that are only written, as those of tasks that wait for their hour, are not kept.
+
+use std::collections::HashMap;
+use std::mem;
+
+/// Bytes of one generation, its bookkeeping counted. Two of them are kept.
+const GENERATION_BYTES: usize = 4 << 20;
+/// What a row costs beside its bytes: two allocations and its place in the map.
+const ROW_OVERHEAD: usize = 96;
+
+/// Two generations of rows, by full key: what is asked for comes into the young one, and when that is full it takes the
+/// place of the old one. So a row is forgotten once twice its generation's bytes have passed since its last
+/// use at most, and nothing needs a list of uses.
+pub(super) struct Recent {
+    young: HashMap<Vec<u8>, Vec<u8>>,
+    old: HashMap<Vec<u8>, Vec<u8>>,
+    /// Of the young generation.
+    bytes: usize,
+    limit: usize,
+}
+
+impl Recent {
+    /// Nothing yet.
+    pub(super) fn new() -> Recent {
+        Recent::bounded(GENERATION_BYTES)
+    }
+
+    fn bounded(limit: usize) -> Recent {
+        Recent { young: HashMap::new(), old: HashMap::new(), bytes: 0, limit }
+    }
+
+    /// The row's value; `None` if it is not kept, whether there is such a row or not.
+    pub(super) fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        if let Some(value) = self.young.get(key) {
+            return Some(value.clone());
+        }
+        let (key, value) = self.old.remove_entry(key)?;
+        self.keep(key, value.clone());
+        Some(value)
+    }
+
+    /// Keeps a row as the database has it.
+    pub(super) fn keep(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.bytes += ROW_OVERHEAD + key.len() + value.len();
+        self.young.insert(key, value);
+        if self.bytes > self.limit {
+            self.old = mem::take(&mut self.young);
+            self.bytes = 0;
+        }
+    }
+
+    /// Takes note of a write to a row, which may be kept: `None` removes.
+    pub(super) fn written(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let known = self.old.remove(&key).is_some() || self.young.contains_key(&key);
+        match value {
+            Some(value) if known => self.keep(key, value),
+            Some(_) => {}
+            None => {
+                self.young.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u32) -> Vec<u8> {
+        n.to_be_bytes().to_vec()
+    }
+
+    #[test]
+    fn what_was_written_last_stands_in_either_generation() {
+        let mut recent = Recent::bounded(10 * (ROW_OVERHEAD + 5));
+        for written in [Some(vec![2]), None] {
+            for newer in [0, 11] {
+                recent.keep(key(1), vec![1]);
+                for n in 2..2 + newer {
+                    recent.keep(key(n), vec![1]);
+                }
+                assert_eq!(recent.old.contains_key(&key(1)), newer > 0);
+                recent.written(key(1), written.clone());
+                assert_eq!(recent.get(&key(1)), written, "with {newer} newer rows");
+                recent = Recent::bounded(recent.limit);
+            }
+        }
+        recent.written(key(1), Some(vec![1]));
+        assert_eq!(recent.get(&key(1)), None, "nobody has asked for it");
+    }
+
+    #[test]
+    fn rows_in_use_stay_and_the_rest_goes() {
+        let mut recent = Recent::bounded(10 * (ROW_OVERHEAD + 5));
+        recent.keep(key(0), vec![7]);
+        for n in 1..1_000 {
+            recent.keep(key(n), vec![1]);
+            assert_eq!(recent.get(&key(0)), Some(vec![7]), "asked for after each of {n}");
+            assert!(recent.young.len() + recent.old.len() <= 22);
+        }
+        assert_eq!(recent.get(&key(500)), None);
+    }
+}
