@@ -8,9 +8,10 @@ A sample belongs to the first part that its stack, read from the inside out, nam
 import re
 import sys
 from collections import Counter
+from itertools import chain
 
-# In the order in which they are asked for each frame. The frames of one line are those that only this part has.
-PARTS = [
+# Each frame is held against them in this order, so what is narrower comes first.
+PARTS = [(name, re.compile(pattern)) for name, pattern in [
     ("state: RocksDB's flush and compaction", r"BGWork|BackgroundCompaction|BackgroundFlush|CompactionJob|FlushJob"),
     ("log: write and fdatasync", r"orloj_raft_store::log|log::writer|LogWriter"),
     ("state: RocksDB's writes", r"rocksdb::DBImpl::Write|rocksdb_write"),
@@ -22,29 +23,31 @@ PARTS = [
     ("Raft: openraft and the transport", r"openraft::|orloj_raft_store::"),
     ("HTTP: hyper, axum, sockets", r"hyper|axum|h2::|tcp_|sock_|mio::net|TcpStream"),
     ("runtime: tokio, wake-ups, epoll", r"tokio::|epoll|futex"),
-]
+]]
 
 
 def part_of(frames):
     for frame in frames:
-        for name, pattern in PATTERNS:
+        for name, pattern in PARTS:
             if pattern.search(frame):
                 return name
     return "other"
 
 
-PATTERNS = [(name, re.compile(pattern)) for name, pattern in PARTS]
-
-
-def main():
-    counts, frames = Counter(), []
-    for line in list(sys.stdin) + [""]:
-        if line.startswith(("\t", " ")) and frames is not None:
+def stacks(lines):
+    """The frames of each sample, innermost first: the indented lines up to the blank one."""
+    frames = []
+    for line in chain(lines, [""]):
+        if line.startswith(("\t", " ")):
             frames.append(line.strip().split(" ", 1)[-1])
         elif not line.strip():
             if frames:
-                counts[part_of(frames)] += 1
+                yield frames
             frames = []
+
+
+def main():
+    counts = Counter(map(part_of, stacks(sys.stdin)))
     total = sum(counts.values()) or 1
     for name, count in counts.most_common():
         print(f"{100 * count / total:5.1f} %  {name}")

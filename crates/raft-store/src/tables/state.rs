@@ -4,7 +4,7 @@
 //! database is what it was at some earlier entry, and the entries after it are applied again from the log.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orloj_model::mutant::{Mutant, is_on};
 use serde::{Deserialize, Serialize};
@@ -94,9 +94,14 @@ impl Home {
         self.dir.path()
     }
 
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        // Nothing that holds this lock can panic half-way through a change.
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A row as the next apply finds it, by full key.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent();
         if let Some(value) = recent.get(key) {
             return Ok(Some(value));
         }
@@ -182,7 +187,7 @@ impl StateDb {
         }
         self.home.db.write(&batch, Durability::Buffered).map_err(Fault::database("write", self.path()))?;
         drop(batch);
-        let mut recent = self.home.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.home.recent();
         for (key, value) in writes.into_writes() {
             recent.written(key, value);
         }
