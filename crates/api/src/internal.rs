@@ -13,6 +13,7 @@ use axum::http::Request as HttpRequest;
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
+use orloj_model::command::Claim;
 use orloj_model::id::{ExecutorId, NodeId};
 use orloj_net::{Peer, Remote, Role};
 use orloj_raft_store::RpcError;
@@ -21,7 +22,7 @@ use orloj_scheduler::LeaderError;
 use orloj_wire::problem::Code;
 use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
-use orloj_wire::sign::Label;
+use orloj_wire::sign::{Label, NONCE_KEEP_S};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -194,7 +195,15 @@ async fn denials(State(api): State<Api>, request: HttpRequest<Body>) -> Response
     let Ok(denials) = serde_json::from_slice(&call.body) else {
         return refuse(Failure::new(Code::InvalidRequest, "no list of refused calls"));
     };
-    api.shared().write_denials(denials).await;
+    // Unlike a peer's other calls this one has an effect each time. Its nonce is spent in the log, and its time is
+    // checked, so that the log need not remember it for ever.
+    let shared = api.shared();
+    if let Err(failure) = shared.auth_s().and_then(|now_s| call.credentials.check_time(now_s)) {
+        return refuse(failure);
+    }
+    let expires_at = (call.credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
+    let claim = Claim { nonce: call.credentials.nonce_hash(), expires_at };
+    shared.write_denials(denials, Some(claim)).await;
     http::response(Answer::empty(204))
 }
 

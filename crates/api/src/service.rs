@@ -1,17 +1,21 @@
 //! The API's parts, and the way of a request through them: check, then answer here or hand on to the leader.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use orloj_model::access::Denial;
-use orloj_model::command::{AccessCommand, Command};
+use orloj_model::Reply;
+use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_model::id::NodeId;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_net::ClusterTls;
+use orloj_raft_store::Applied;
 use orloj_wire::clock::Clock;
 use orloj_wire::problem::Code;
 use orloj_wire::random::Random;
 use orloj_wire::sign::Secret;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth;
@@ -36,6 +40,12 @@ const LEADER_WAIT: Duration = Duration::from_millis(900);
 const LAST_WORD: Duration = Duration::from_secs(1);
 /// How often refused calls are written down.
 const DENIALS_EVERY: Duration = Duration::from_secs(5);
+/// Every so many times it is also looked for what is remembered of keys that are gone: once a minute.
+const SWEEP_ROUNDS: u64 = 12;
+/// How long the leader is waited for with what this replica can answer by itself.
+const LOCAL_PATIENCE: Duration = Duration::from_secs(2);
+/// Synchronous submissions that wait on one node at once.
+const SYNC_WAITERS: usize = 256;
 /// The pause before a leader that could not be reached is tried again.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
 
@@ -90,7 +100,11 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
     pub(crate) denials: Denials,
+    /// Places for synchronous submissions.
+    pub(crate) sync_places: Semaphore,
     forwarder: Forwarder,
+    /// The term in which this node, as the leader, has applied everything that was committed before it; 0 for none.
+    settled_term: AtomicU64,
 }
 
 /// A request that this node was asked to answer as the leader, which it is not.
@@ -126,16 +140,21 @@ impl Api {
             gate: Arc::default(),
             hub,
             denials: Denials::default(),
+            sync_places: Semaphore::new(SYNC_WAITERS),
+            settled_term: AtomicU64::new(0),
         };
         let api = Api { shared: Arc::new(shared) };
-        tokio::spawn(stop.run_until_cancelled_owned(api.clone().keep_telling_denials()));
+        tokio::spawn(stop.run_until_cancelled_owned(api.clone().keep_house()));
         api
     }
 
-    async fn keep_telling_denials(self) {
-        loop {
+    async fn keep_house(self) {
+        for round in 1_u64.. {
             tokio::time::sleep(DENIALS_EVERY).await;
             self.shared.tell_denials().await;
+            if round.is_multiple_of(SWEEP_ROUNDS) {
+                self.shared.forget_gone_keys();
+            }
         }
     }
 
@@ -149,8 +168,8 @@ impl Api {
         if !shared.leads() {
             return Err(NotLeading);
         }
-        let answer = match shared.check(&request) {
-            Ok((operation, key)) => shared.serve(&operation, &key, &request).await,
+        let answer = match shared.check(&request).await {
+            Ok((operation, key)) => shared.serve_sure(&operation, &key, &request).await,
             Err(failure) => failure.answer(&request.request_id),
         };
         Ok(answer)
@@ -162,8 +181,39 @@ impl Shared {
         self.backend.leadership().borrow().leading
     }
 
-    /// The route, the signature and the scope of a request.
-    pub(crate) fn check(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
+    /// The route, the signature and the scope of a request, by tables that are not behind on a node that leads: a new
+    /// leader first applies everything that was committed before it, the disabling of a key among it. Once in a term;
+    /// from then on it applies every change before anybody is told of it.
+    pub(crate) async fn check(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
+        if let Err(failure) = self.settle().await {
+            // A path that there is not needs no tables, and a key of the secrets file is as good as ever for what any
+            // replica answers by itself.
+            let local = route::find(&request.method, &request.path)?.is_local();
+            if !local || !self.directory.is_of_the_file(&request.credentials.access_key) {
+                return Err(failure);
+            }
+        }
+        self.judge(request)
+    }
+
+    /// Waits, as the leader of a new term, until everything that was committed before is applied here.
+    async fn settle(&self) -> Result<(), Failure> {
+        let now = *self.backend.leadership().borrow();
+        if !now.leading || self.settled_term.load(Ordering::Acquire) >= now.term {
+            return Ok(());
+        }
+        match self.backend.barrier().await {
+            Ok(_) => {
+                self.settled_term.fetch_max(now.term, Ordering::AcqRel);
+                Ok(())
+            }
+            // It leads no more: whoever does judges.
+            Err(_) if !self.leads() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn judge(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
         let operation = route::find(&request.method, &request.path)?;
         let target = request.target(&self.options.audience);
         let key = self.directory.key(&request.credentials.access_key)?;
@@ -178,8 +228,10 @@ impl Shared {
 
     /// Answers a request that came in from outside and has been checked.
     pub(crate) async fn answer(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
-        let local = operation.is_local() || (is_on(Mutant::LocalReads) && !operation.changes());
-        if local || self.leads() {
+        if operation.is_local() {
+            return self.answer_local(operation, key, request).await;
+        }
+        if self.leads() || (is_on(Mutant::LocalReads) && !operation.changes()) {
             return self.serve(operation, key, request).await;
         }
         match self.hand_on(operation, request).await {
@@ -189,11 +241,36 @@ impl Shared {
         }
     }
 
+    /// Answers what any replica can answer by itself, also without a leader. While one can be asked, it is asked all
+    /// the same: it alone knows of a key that was disabled a moment ago, of spent nonces and of tokens.
+    async fn answer_local(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        if !self.leads() {
+            let handed_on = tokio::time::timeout(LOCAL_PATIENCE, self.hand_on(operation, request)).await;
+            if let Ok(Ok(Some(answer))) = handed_on {
+                return answer;
+            }
+        }
+        self.serve_sure(operation, key, request).await
+    }
+
+    /// Serves a request whose key is sure to be good now: one of the secrets file, which nobody can disable elsewhere,
+    /// or one of tables that are not behind. What reads or changes the tables makes sure of that by itself; what any
+    /// replica answers by itself does not.
+    async fn serve_sure(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        let sure = !operation.is_local()
+            || self.directory.is_of_the_file(&request.credentials.access_key)
+            || self.backend.barrier().await.is_ok();
+        match sure {
+            true => self.serve(operation, key, request).await,
+            false => Failure::no_leader().answer(&request.request_id),
+        }
+    }
+
     /// Answers a request of a key that is not known here, which a follower may only be behind to know.
     pub(crate) async fn answer_unknown(&self, request: &Request) -> Option<Answer> {
         let unknown = self.directory.key(&request.credentials.access_key).is_ok_and(|key| key.is_none());
         let operation = route::find(&request.method, &request.path).ok()?;
-        if !unknown || self.leads() || operation.is_local() {
+        if !unknown || self.leads() {
             return None;
         }
         match self.hand_on(&operation, request).await {
@@ -201,8 +278,8 @@ impl Shared {
             // What came to nothing here may have come to something there: nobody is told that a key is bad.
             Err(failure) => Some(failure.answer(&request.request_id)),
             Ok(None) => {
-                let (operation, key) = self.check(request).ok()?;
-                Some(self.serve(&operation, &key, request).await)
+                let (operation, key) = self.check(request).await.ok()?;
+                Some(self.serve_sure(&operation, &key, request).await)
             }
         }
     }
@@ -214,7 +291,7 @@ impl Shared {
             return;
         }
         if self.leads() {
-            return self.write_denials(denials).await;
+            return self.write_denials(denials, None).await;
         }
         let leader = self.backend.leadership().borrow().leader;
         let Some(address) = leader.and_then(|leader| self.internal_address(leader)) else { return };
@@ -224,11 +301,41 @@ impl Shared {
         }
     }
 
-    pub(crate) async fn write_denials(&self, denials: Vec<Denial>) {
+    /// Writes refused calls down, once: `claim` is the nonce of the replica's call that told of them.
+    pub(crate) async fn write_denials(&self, denials: Vec<Denial>, claim: Option<Claim>) {
+        if let Some(claim) = claim {
+            match self.backend.propose(Command::Spend { claim }).await {
+                Ok(Applied { reply: Reply::Done, .. }) => {}
+                Ok(_) => {
+                    tracing::warn!("a replica's call that tells of refused calls came twice");
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "refused calls could not be written down");
+                    return;
+                }
+            }
+        }
         let command = Command::Access(Box::new(AccessCommand::Denied { denials }));
         if let Err(error) = self.backend.propose(command).await {
             tracing::debug!(%error, "refused calls could not be written down");
         }
+    }
+
+    /// Frees what is remembered of keys that are gone. Only a leader that is not behind knows that they are; others
+    /// free what has expired.
+    fn forget_gone_keys(&self) {
+        let Ok(now) = self.now() else { return };
+        let leadership = *self.backend.leadership().borrow();
+        let sure = leadership.leading && self.settled_term.load(Ordering::Acquire) >= leadership.term;
+        let known = self.gate.keys();
+        let gone = if sure { self.directory.gone(known).unwrap_or_default() } else { Vec::new() };
+        self.gate.sweep(&gone, now);
+    }
+
+    /// The time by which requests are judged, in Unix seconds.
+    pub(crate) fn auth_s(&self) -> Result<i64, Failure> {
+        Ok(self.now()?.auth_s)
     }
 
     /// Answers here: admission, then the call itself.

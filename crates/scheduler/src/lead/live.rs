@@ -1,5 +1,9 @@
 //! The executors as the leader sees them, for the API.
 
+use std::collections::BTreeMap;
+
+use orloj_wire::protocol::Heartbeat;
+
 use super::Leader;
 use crate::core::{Liveness, Now};
 use crate::handle::{LiveExecutor, state_name};
@@ -22,6 +26,7 @@ impl Leader<'_> {
                     free_slots: last.map(|beat| beat.free_slots),
                     queued: last.map(|beat| beat.queued),
                     cpu_pct: last.map(|beat| beat.cpu_pct),
+                    mean_ms: last.map(mean_ms).unwrap_or_default(),
                     last_heard_ms: now.mono_ms.saturating_sub(exec.heard_at()),
                     zone: row.registration.zone.clone(),
                     version: row.registration.version.clone(),
@@ -31,4 +36,10 @@ impl Leader<'_> {
         live.sort_by(|a, b| a.id.cmp(&b.id));
         live
     }
+}
+
+/// Means of what has run at all, in whole ms. What an executor says is not trusted: the cast bounds it.
+fn mean_ms(beat: &Heartbeat) -> BTreeMap<String, u64> {
+    let told = beat.handlers.iter().filter(|(_, stats)| stats.started > 0);
+    told.map(|(handler, stats)| (handler.clone(), stats.mean_ms as u64)).collect()
 }
