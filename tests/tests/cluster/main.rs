@@ -24,4 +24,5 @@ mod leader_stopped;
 mod must_fail;
 mod replica_data;
 mod shards;
+mod sync;
 mod tls;
