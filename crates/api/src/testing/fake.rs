@@ -273,6 +273,7 @@ impl Backend for FakeStore {
             if !self.leadership.borrow().leading || self.behind.is_cut_off() {
                 return Err(ProposeError::NoLeader);
             }
+            self.behind.catch_up();
             self.shared.proposals.fetch_add(1, Ordering::SeqCst);
             match self.shared.failure.lock().unwrap().clone() {
                 Some(failure) => Err(failure),
