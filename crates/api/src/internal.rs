@@ -27,7 +27,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::auth::{Credentials, Target};
-use crate::forward::{ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
+use crate::forward::{ADMIT_PATH, ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
 use crate::http::{self, new_request_id};
 use crate::outcome::{Answer, Failure, finish};
 use crate::peer;
@@ -47,6 +47,7 @@ pub fn router(api: Api) -> Router {
     Router::new()
         .route("/raft/v1/{kind}", post(raft))
         .route(FORWARD_PATH, post(forward))
+        .route(ADMIT_PATH, post(admit))
         .route(DENIALS_PATH, post(denials))
         .route("/internal/v1/executors/register", post(register))
         .route("/internal/v1/executors/heartbeat", post(heartbeat))
@@ -174,14 +175,27 @@ async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpReq
 }
 
 async fn forward(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let call = match from_replica(&api, request, BATCH_BODY_LIMIT + FORWARD_HEAD).await {
+    handed_on(&api, request, |request| api.answer_forwarded(request)).await
+}
+
+async fn admit(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    handed_on(&api, request, |request| api.let_in_forwarded(request)).await
+}
+
+/// A request that a follower hands on, answered by the leader.
+async fn handed_on<F: Future<Output = Result<Answer, NotLeading>>>(
+    api: &Api,
+    request: HttpRequest<Body>,
+    answer: impl FnOnce(Request) -> F,
+) -> Response {
+    let call = match from_replica(api, request, BATCH_BODY_LIMIT + FORWARD_HEAD).await {
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };
     let Some(request) = Request::decode(call.body) else {
         return refuse(Failure::new(Code::InvalidRequest, "not a request that a replica hands on"));
     };
-    match api.answer_forwarded(request).await {
+    match answer(request).await {
         Ok(answer) => http::response(answer.with(ANSWERED_HEADER, "1")),
         Err(NotLeading) => refuse(Failure::new(Code::NotLeader, "this replica does not lead")),
     }

@@ -22,11 +22,14 @@ use crate::auth;
 use crate::backend::Backend;
 use crate::denials::Denials;
 use crate::directory::Directory;
-use crate::forward::{Carrier, DENIALS_PATH, ForwardError, Forwarder, HttpCarrier};
+use crate::forward::{
+    ADMIT_PATH, Carrier, DENIALS_PATH, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier,
+};
 use crate::gate::{Gate, Now};
 use crate::hub::Hub;
 use crate::keyring::Key;
 use crate::leader::Leader;
+use crate::limit::Decision;
 use crate::metrics::Metrics;
 use crate::ops;
 use crate::outcome::{Answer, Failure};
@@ -107,6 +110,14 @@ pub(crate) struct Shared {
     settled_term: AtomicU64,
 }
 
+/// The status of an answer that lets a request in, to the replica that asked.
+const LET_IN: u16 = 204;
+
+/// An answer that shows how the buckets stand.
+fn limited(answer: Answer, decision: &Decision) -> Answer {
+    decision.headers().into_iter().fold(answer, |answer, (name, value)| answer.with(name, value))
+}
+
 /// A request that this node was asked to answer as the leader, which it is not.
 #[derive(Debug)]
 pub(crate) struct NotLeading;
@@ -156,6 +167,25 @@ impl Api {
                 self.shared.forget_gone_keys();
             }
         }
+    }
+
+    /// Lets a request in that a follower answers by itself, or not; it is checked like one from outside.
+    pub(crate) async fn let_in_forwarded(&self, request: Request) -> Result<Answer, NotLeading> {
+        let shared = &self.shared;
+        if !shared.leads() {
+            return Err(NotLeading);
+        }
+        let answer = match shared.check(&request).await {
+            Err(failure) => failure.answer(&request.request_id),
+            Ok((operation, _)) if !shared.is_sure(&operation, &request).await => {
+                Failure::no_leader().answer(&request.request_id)
+            }
+            Ok((operation, key)) => match shared.let_in(&operation, &key, &request) {
+                Ok(decision) => limited(Answer::empty(LET_IN), &decision),
+                Err(refused) => refused,
+            },
+        };
+        Ok(answer)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -234,36 +264,46 @@ impl Shared {
         if self.leads() || (is_on(Mutant::LocalReads) && !operation.changes()) {
             return self.serve(operation, key, request).await;
         }
-        match self.hand_on(operation, request).await {
+        match self.ask_leader(FORWARD_PATH, operation, request).await {
             Ok(Some(answer)) => answer,
             Ok(None) => self.serve(operation, key, request).await,
             Err(failure) => failure.answer(&request.request_id),
         }
     }
 
-    /// Answers what any replica can answer by itself, also without a leader. While one can be asked, it is asked all
-    /// the same: it alone knows of a key that was disabled a moment ago, of spent nonces and of tokens.
+    /// Answers what any replica answers by itself, also without a leader. While one can be asked, it is the leader that
+    /// lets the request in: it alone knows of a key that was disabled a moment ago, of spent nonces and of tokens.
     async fn answer_local(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
         if !self.leads() {
-            let handed_on = tokio::time::timeout(LOCAL_PATIENCE, self.hand_on(operation, request)).await;
-            if let Ok(Ok(Some(answer))) = handed_on {
-                return answer;
+            let asked = self.ask_leader(ADMIT_PATH, operation, request);
+            match tokio::time::timeout(LOCAL_PATIENCE, asked).await {
+                Ok(Ok(Some(let_in))) if let_in.status == LET_IN => {
+                    let mut answer = self.make(operation, key, request).await;
+                    answer.headers.extend(let_in.headers);
+                    return answer;
+                }
+                Ok(Ok(Some(refused))) => return refused,
+                // It has come to lead, or nobody can be asked.
+                Ok(Ok(None) | Err(_)) | Err(_) => {}
             }
         }
         self.serve_sure(operation, key, request).await
     }
 
-    /// Serves a request whose key is sure to be good now: one of the secrets file, which nobody can disable elsewhere,
-    /// or one of tables that are not behind. What reads or changes the tables makes sure of that by itself; what any
-    /// replica answers by itself does not.
+    /// Serves a request whose key is sure to be good now.
     async fn serve_sure(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
-        let sure = !operation.is_local()
-            || self.directory.is_of_the_file(&request.credentials.access_key)
-            || self.backend.barrier().await.is_ok();
-        match sure {
+        match self.is_sure(operation, request).await {
             true => self.serve(operation, key, request).await,
             false => Failure::no_leader().answer(&request.request_id),
         }
+    }
+
+    /// Whether the key of a request cannot have been disabled elsewhere by now: because it is one of the secrets file,
+    /// or because the tables are not behind. What reads or changes the tables makes sure of that by itself.
+    async fn is_sure(&self, operation: &Operation, request: &Request) -> bool {
+        !operation.is_local()
+            || self.directory.is_of_the_file(&request.credentials.access_key)
+            || self.backend.barrier().await.is_ok()
     }
 
     /// Answers a request of a key that is not known here, which a follower may only be behind to know.
@@ -273,7 +313,7 @@ impl Shared {
         if !unknown || self.leads() {
             return None;
         }
-        match self.hand_on(&operation, request).await {
+        match self.ask_leader(FORWARD_PATH, &operation, request).await {
             Ok(Some(answer)) => Some(answer),
             // What came to nothing here may have come to something there: nobody is told that a key is bad.
             Err(failure) => Some(failure.answer(&request.request_id)),
@@ -340,21 +380,28 @@ impl Shared {
 
     /// Answers here: admission, then the call itself.
     async fn serve(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
-        let now = match self.now() {
-            Ok(now) => now,
-            Err(failure) => return failure.answer(&request.request_id),
-        };
-        let (mut answer, decision) = match self.gate.admit(&request.credentials, key, operation.cost(), now) {
-            Err(refused) => (refused.failure.answer(&request.request_id), refused.decision),
-            Ok(decision) => {
-                let answer = ops::run(self, operation, key, request).await;
-                (answer.unwrap_or_else(|failure| failure.answer(&request.request_id)), Some(decision))
-            }
-        };
-        for (name, value) in decision.iter().flat_map(|decision| decision.headers()) {
-            answer = answer.with(name, value);
+        match self.let_in(operation, key, request) {
+            Ok(decision) => limited(self.make(operation, key, request).await, &decision),
+            Err(refused) => refused,
         }
-        answer
+    }
+
+    /// Lets a request in, or refuses it: by its time, its nonce and its key's rates.
+    fn let_in(&self, operation: &Operation, key: &Key, request: &Request) -> Result<Decision, Answer> {
+        let now = self.now().map_err(|failure| failure.answer(&request.request_id))?;
+        self.gate.admit(&request.credentials, key, operation.cost(), now).map_err(|refused| {
+            let answer = refused.failure.answer(&request.request_id);
+            match &refused.decision {
+                Some(decision) => limited(answer, decision),
+                None => answer,
+            }
+        })
+    }
+
+    /// Makes a call that was let in.
+    async fn make(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        let answer = ops::run(self, operation, key, request).await;
+        answer.unwrap_or_else(|failure| failure.answer(&request.request_id))
     }
 
     fn now(&self) -> Result<Now, Failure> {
@@ -363,8 +410,14 @@ impl Shared {
         Ok(Now { auth_s, monotonic: self.clock.monotonic() })
     }
 
-    /// Hands a request on to the leader and brings back its answer; `None` when this node has come to lead.
-    async fn hand_on(&self, operation: &Operation, request: &Request) -> Result<Option<Answer>, Failure> {
+    /// Hands a request on to the leader, for what `path` stands for, and brings back its answer; `None` when this node
+    /// has come to lead.
+    async fn ask_leader(
+        &self,
+        path: &'static str,
+        operation: &Operation,
+        request: &Request,
+    ) -> Result<Option<Answer>, Failure> {
         let deadline = tokio::time::Instant::now() + LEADER_WAIT;
         let mut leadership = self.backend.leadership();
         loop {
@@ -376,7 +429,9 @@ impl Shared {
             let Some(leader) = now.leader.filter(|_| !now.leading) else { return Ok(None) };
             let sent = async {
                 match self.internal_address(leader) {
-                    Some(address) => self.forwarder.send(leader, &address, operation, request).await,
+                    Some(address) => {
+                        self.forwarder.send(path, (leader, &address), operation, request).await
+                    }
                     None => Err(ForwardError::NotTaken),
                 }
             };

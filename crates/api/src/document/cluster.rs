@@ -47,8 +47,8 @@ fn drain() -> Call {
 fn cluster() -> Call {
     Call::new("cluster", "GET", "/openapi/v1/cluster", "Show the replicas and who leads")
         .text(
-            "Of the leader while one can be asked; else of the replica that is asked, by itself, to the keys of the \
-             secrets file alone: of any other it cannot know whether it was disabled meanwhile.",
+            "Every replica answers by itself. Without a leader it answers the keys of the secrets file alone: of any \
+             other it cannot know whether it was disabled meanwhile.",
         )
         .answers::<Cluster>(200, "The cluster as the answering replica sees it.", json!({
             "clusterId": "orloj", "leader": 1, "round": 7, "term": 9,

@@ -16,7 +16,6 @@ use orloj_model::graph::{Graph, OnShardFailure};
 use orloj_model::id::{CallerId, Millis, NodeId, Round, TaskId};
 use orloj_model::query::{self, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
-use orloj_model::task::Status;
 use orloj_model::time::ManualClock;
 use orloj_model::{Batch, Command, Reply, apply};
 use orloj_net::Bounds;
@@ -134,15 +133,6 @@ impl Universe {
 
     pub(crate) fn applied(&self) -> u64 {
         self.shared.state.lock().unwrap().index
-    }
-
-    /// The one task of caller `a` that is pending.
-    pub(crate) fn pending_task(&self) -> String {
-        let tables = &self.shared.state.lock().unwrap().tables;
-        let caller = CallerId::new("a").unwrap();
-        let pending = query::tasks_of(tables, &caller, Some(Status::Pending), None, 2).unwrap();
-        assert_eq!(pending.len(), 1);
-        pending[0].to_string()
     }
 
     /// Every row, as text.

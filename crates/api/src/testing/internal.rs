@@ -118,6 +118,8 @@ async fn b121_no_internal_route_answers_without_a_signature() {
         "/raft/v1/join",
         "/raft/v1/adopt",
         "/internal/v1/forward",
+        "/internal/v1/admit",
+        "/internal/v1/denials",
         "/internal/v1/executors/register",
         "/internal/v1/executors/heartbeat",
         "/internal/v1/executors/report",

@@ -1,9 +1,12 @@
-//! Nodes that have not applied what others have, or cannot reach them.
+//! What the tables have, and nodes that have not applied what others have, or cannot reach them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use orloj_model::id::CallerId;
+use orloj_model::query;
 use orloj_model::tables::MapTables;
+use orloj_model::task::Status;
 
 use super::{Node, Universe};
 use crate::testing::json::Json;
@@ -31,6 +34,15 @@ impl Behind {
 }
 
 impl Universe {
+    /// The one task of caller `a` that is pending.
+    pub(crate) fn pending_task(&self) -> String {
+        let tables = &self.shared.state.lock().unwrap().tables;
+        let caller = CallerId::new("a").unwrap();
+        let pending = query::tasks_of(tables, &caller, Some(Status::Pending), None, 2).unwrap();
+        assert_eq!(pending.len(), 1);
+        pending[0].to_string()
+    }
+
     /// From now on this node applies nothing, until it leads and a majority has told it what was committed.
     pub(crate) fn fall_behind(&self, node: &Node) {
         *node.behind.tables.lock().unwrap() = Some(self.shared.state.lock().unwrap().tables.clone());
