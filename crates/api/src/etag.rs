@@ -56,12 +56,20 @@ mod tests {
         let answer = || Answer::json(200, &1).with("etag", "\"7\"").at(9);
         for known in ["\"7\"", "W/\"7\"", "\"6\", \"7\"", " \"7\" ", "*"] {
             let same = unless_known(answer(), Some(known));
-            assert_eq!((same.status, same.body.len(), same.header("etag")), (304, 0, Some("\"7\"")), "{known}");
+            assert_eq!(
+                (same.status, same.body.len(), same.header("etag")),
+                (304, 0, Some("\"7\"")),
+                "{known}"
+            );
             assert_eq!((same.header("content-type"), same.header("orloj-applied-index")), (None, Some("9")));
         }
         for other in [None, Some(""), Some("\"70\""), Some("7"), Some("w/\"7\"")] {
             assert_eq!(unless_known(answer(), other).status, 200, "{other:?}");
         }
-        assert_eq!(unless_known(Answer::json(200, &1), Some("*")).status, 200, "what has no validator is sent");
+        assert_eq!(
+            unless_known(Answer::json(200, &1), Some("*")).status,
+            200,
+            "what has no validator is sent"
+        );
     }
 }

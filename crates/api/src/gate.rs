@@ -91,7 +91,8 @@ impl Gate {
     /// The access keys of which anything is remembered.
     pub fn keys(&self) -> Vec<String> {
         let inner = self.locked();
-        let mut keys: Vec<String> = inner.nonces.keys().chain(inner.limiter.keys()).map(str::to_owned).collect();
+        let mut keys: Vec<String> =
+            inner.nonces.keys().chain(inner.limiter.keys()).map(str::to_owned).collect();
         keys.sort_unstable();
         keys.dedup();
         keys

@@ -108,14 +108,8 @@ impl Tokens {
     /// stands before it, and a caller's id has no LF.
     fn seal_of(&self, scope: Scope<'_>, payload: &[u8]) -> [u8; SEAL] {
         let length = (payload.len() as u64).to_be_bytes();
-        let inner = sha256(&[
-            &self.key,
-            &length,
-            payload,
-            scope.caller.as_bytes(),
-            b"\n",
-            scope.filters.as_bytes(),
-        ]);
+        let inner =
+            sha256(&[&self.key, &length, payload, scope.caller.as_bytes(), b"\n", scope.filters.as_bytes()]);
         // Hashing twice with the key keeps the hash from being continued.
         let outer = sha256(&[&self.key, &inner]);
         let mut seal = [0; SEAL];

@@ -45,12 +45,8 @@ pub(crate) struct Public {
 
 /// The router of the public listener.
 pub fn router(api: Api, registry: Arc<Registry>) -> Router {
-    let public = Arc::new(Public {
-        api,
-        registry,
-        bodies: Semaphore::new(UNCHECKED_BODIES),
-        tries: Mutex::default(),
-    });
+    let public =
+        Arc::new(Public { api, registry, bodies: Semaphore::new(UNCHECKED_BODIES), tries: Mutex::default() });
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

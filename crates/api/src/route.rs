@@ -124,10 +124,9 @@ impl Operation {
     /// What it takes from the buckets.
     pub fn cost(&self) -> Cost {
         match self {
-            Operation::Submit
-            | Operation::SubmitBatch
-            | Operation::SubmitSync
-            | Operation::RetryTask(_) => Cost::Submit,
+            Operation::Submit | Operation::SubmitBatch | Operation::SubmitSync | Operation::RetryTask(_) => {
+                Cost::Submit
+            }
             Operation::Job(operation) => operation.cost(),
             _ => Cost::Request,
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use orloj_model::access::Denial;
 use orloj_model::Reply;
+use orloj_model::access::Denial;
 use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_model::id::NodeId;
 use orloj_model::mutant::{Mutant, is_on};
@@ -22,9 +22,7 @@ use crate::auth;
 use crate::backend::Backend;
 use crate::denials::Denials;
 use crate::directory::Directory;
-use crate::forward::{
-    ADMIT_PATH, Carrier, DENIALS_PATH, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier,
-};
+use crate::forward::{ADMIT_PATH, Carrier, DENIALS_PATH, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier};
 use crate::gate::{Gate, Now};
 use crate::hub::Hub;
 use crate::keyring::Key;
@@ -429,9 +427,7 @@ impl Shared {
             let Some(leader) = now.leader.filter(|_| !now.leading) else { return Ok(None) };
             let sent = async {
                 match self.internal_address(leader) {
-                    Some(address) => {
-                        self.forwarder.send(path, (leader, &address), operation, request).await
-                    }
+                    Some(address) => self.forwarder.send(path, (leader, &address), operation, request).await,
                     None => Err(ForwardError::NotTaken),
                 }
             };

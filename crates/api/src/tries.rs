@@ -37,8 +37,7 @@ impl Tries {
     /// Whether a request from this address that claims this key may try; empty for none of a valid form.
     pub fn may_try(&mut self, address: IpAddr, access_key: &str, now: Duration) -> bool {
         let address = host(address);
-        self.of_address.has_one(&address, now)
-            && self.of_key.has_one(&(address, access_key.to_owned()), now)
+        self.of_address.has_one(&address, now) && self.of_key.has_one(&(address, access_key.to_owned()), now)
     }
 
     /// Counts a try that failed.

@@ -89,7 +89,9 @@ async fn a_captured_request_is_good_once_whoever_leads_and_whatever_is_started_a
         headers: write
             .headers
             .iter()
-            .map(|(name, value)| (*name, if *name == SIGNATURE_HEADER { "0".repeat(64) } else { value.clone() }))
+            .map(|(name, value)| {
+                (*name, if *name == SIGNATURE_HEADER { "0".repeat(64) } else { value.clone() })
+            })
             .collect(),
         ..write.clone()
     };
@@ -140,7 +142,8 @@ async fn the_third_submission_at_once_is_too_many_over_three_replicas_and_forger
         admin.put_caller(&caller, &PutCaller::default()).await.unwrap();
         let made = admin.add_key(&caller, &NewKey::default()).await.unwrap();
         let key = (made.access_key.as_str(), made.secret_key.as_str());
-        let submit = |secret| signed((key.0, secret), "POST", "/openapi/v1/tasks", &json!({"handler": "echo"}));
+        let submit =
+            |secret| signed((key.0, secret), "POST", "/openapi/v1/tasks", &json!({"handler": "echo"}));
         for number in 0..30 {
             let forged = send(&cluster, number % 3, &submit("not the secret of this key")).await;
             assert_eq!(forged, (401, "invalid_signature".to_owned()));

@@ -98,7 +98,11 @@ impl Call {
 
     /// That it answers 304 to who has what it would show.
     pub(super) fn if_none_match(self) -> Call {
-        self.header("If-None-Match", json!({ "type": "string" }), "An `ETag` that is known, or several by comma.")
+        self.header(
+            "If-None-Match",
+            json!({ "type": "string" }),
+            "An `ETag` that is known, or several by comma.",
+        )
     }
 
     /// Its body.

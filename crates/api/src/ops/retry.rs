@@ -57,8 +57,22 @@ fn may_be_retried(task: &TaskView) -> Result<(), Failure> {
         }
         origin if task.shards.is_empty() => {
             let job = origin.job().map_or("{jobId}", |(job, _)| job);
-            refuse(format!("it stands for a run of steps: POST /openapi/v1/jobs/{job}/run begins another one"))
+            refuse(format!(
+                "it stands for a run of steps: POST /openapi/v1/jobs/{job}/run begins another one"
+            ))
         }
-        _ => Ok(()),
+        origin => match origin.job().filter(|_| names_the_attempt(&task.spec)) {
+            // They are filled in for tasks of the job alone.
+            Some((job, _)) => refuse(format!(
+                "its parameters have placeholders of the attempt: POST /openapi/v1/jobs/{job}/run makes another one"
+            )),
+            None => Ok(()),
+        },
     }
+}
+
+/// Whether a text of a job's task has placeholders that are filled in for each attempt; others have been by now.
+fn names_the_attempt(spec: &TaskSpec) -> bool {
+    let key = spec.business_key.as_deref().unwrap_or_default();
+    [&spec.params[..], key.as_bytes()].iter().any(|text| text.windows(2).any(|two| two == b"${"))
 }

@@ -24,7 +24,10 @@ impl Call<'_> {
         let command = self.submission(body, Some(self.claim()), self.idempotency(), &[])?;
         // Before the commit: who is refused for want of a place has no task.
         let _place = self.shared.sync_places.try_acquire().map_err(|_| {
-            Failure::new(Code::Overloaded, "too many synchronous submissions are waiting; POST tasks takes more")
+            Failure::new(
+                Code::Overloaded,
+                "too many synchronous submissions are waiting; POST tasks takes more",
+            )
         })?;
         let deadline = Instant::now() + Duration::from_millis(SYNC_LIMIT_MS);
         let (submitted, replayed) = submit::submitted(self.shared.backend.propose(command).await?)?;

@@ -292,10 +292,14 @@ async fn callers_come_page_by_page_each_with_its_own_keys() {
     }
     assert_eq!((names.join(" "), pages), ("a1 b c d e".to_owned(), 3));
     let whole = node.call(&list("")).await;
-    assert_eq!((whole.body["callers"].as_array().unwrap().len(), &whole.body["nextPageToken"]), (5, &Value::Null));
+    assert_eq!(
+        (whole.body["callers"].as_array().unwrap().len(), &whole.body["nextPageToken"]),
+        (5, &Value::Null)
+    );
     // A token of another list is none of this one.
     for id in ["x", "y"] {
-        let job = json!({"jobId": id, "handler": "echo", "triggers": [{"kind": "cron", "expression": "@daily"}]});
+        let job =
+            json!({"jobId": id, "handler": "echo", "triggers": [{"kind": "cron", "expression": "@daily"}]});
         assert_eq!(node.call(&Draft::post("/openapi/v1/jobs", job)).await.status, 201);
     }
     let jobs = node.call(&Draft::get("/openapi/v1/jobs").query("page_size=1")).await;

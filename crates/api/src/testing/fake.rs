@@ -34,9 +34,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::fake_keys;
 use super::fake_leader::FakeLeader;
 use super::json::Json;
-use behind::Behind;
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
 use crate::{Api, Backend, Directory, Leader, Metrics, Options, Parts};
+use behind::Behind;
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;

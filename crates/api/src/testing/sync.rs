@@ -92,12 +92,18 @@ async fn what_takes_long_is_refused_with_the_call_that_takes_it() {
     *node.leader.typical_ms.lock().unwrap() = Some(3_000);
     let refused = node.call(&short()).await;
     refused.is(400, "sync_duration_too_long");
-    assert!(refused.body["detail"].as_str().unwrap().contains("\"echo\" has taken 3000 ms"), "{}", refused.text);
+    assert!(
+        refused.body["detail"].as_str().unwrap().contains("\"echo\" has taken 3000 ms"),
+        "{}",
+        refused.text
+    );
     *node.leader.typical_ms.lock().unwrap() = Some(10);
     let refused = node.call(&sync(json!({"handler": "echo"}))).await;
     refused.is(422, "validation_failed");
     assert_eq!(refused.body["errors"][0]["pointer"], "/estimatedDurationMs");
-    node.call(&sync(json!({"handler": "no-such", "estimatedDurationMs": 1}))).await.is(422, "handler_unknown");
+    node.call(&sync(json!({"handler": "no-such", "estimatedDurationMs": 1})))
+        .await
+        .is(422, "handler_unknown");
     assert_eq!(universe.proposals(), 0);
 }
 

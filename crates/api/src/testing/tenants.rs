@@ -43,7 +43,8 @@ async fn b125_what_is_anothers_is_as_absent_as_what_never_was() {
     let node = &universe.nodes[1];
     let task = node.call(&Draft::submit(json!({"handler": "echo"}))).await.task_id();
     assert_eq!(put(&universe, "nightly", minutely()).await.status, 201);
-    let made = universe.leader().call(&call("PUT", "calendars/holidays", json!({"dates": ["2027-01-01"]}))).await;
+    let made =
+        universe.leader().call(&call("PUT", "calendars/holidays", json!({"dates": ["2027-01-01"]}))).await;
     assert_eq!(made.status, 201, "{}", made.text);
     let of_a = || {
         let rows = universe.dump();
@@ -53,7 +54,8 @@ async fn b125_what_is_anothers_is_as_absent_as_what_never_was() {
     let before = of_a();
     for (method, path, body) in CALLS {
         let mut answers = Vec::new();
-        for ids in [[task.as_str(), NAMES[0], NAMES[1]], ["tsk_AAECAwQFBgcICQoLDA0ODw", "absent", "nothing"]] {
+        for ids in [[task.as_str(), NAMES[0], NAMES[1]], ["tsk_AAECAwQFBgcICQoLDA0ODw", "absent", "nothing"]]
+        {
             let fill = |text: &str| {
                 let holes = ["{task}", "{job}", "{calendar}"].into_iter().zip(ids);
                 holes.fold(text.to_owned(), |text, (hole, id)| text.replace(hole, id))
@@ -94,7 +96,8 @@ async fn b122_no_caller_chooses_an_address_that_is_called() {
     node.call(&log).await.is(400, "invalid_query");
     let member = json!({"internal": "169.254.169.254:80", "api": inside});
     node.call(&Draft::post("/openapi/v1/cluster/members", member)).await.is(403, "scope_denied");
-    let register = Draft::post("/internal/v1/executors/register", json!({"executorId": "e1", "address": "10.0.0.1:1"}));
+    let register =
+        Draft::post("/internal/v1/executors/register", json!({"executorId": "e1", "address": "10.0.0.1:1"}));
     node.send_internal(register.signed()).await.is(401, "invalid_signature");
     assert_eq!(universe.proposals(), 1);
 }
@@ -121,10 +124,16 @@ async fn b72_a_task_that_did_not_succeed_is_tried_again_as_a_new_one_with_every_
     assert_eq!(taken.header("location"), format!("/openapi/v1/tasks/{new}"));
     assert_eq!(node.call(&retry(&old).key("again")).await.task_id(), new, "one key, one task");
     let shown = node.call(&Draft::get(&format!("/openapi/v1/tasks/{new}"))).await.body;
-    assert_eq!((&shown["retryOf"], &shown["status"], &shown["attempt"]), (&json!(old), &json!("PENDING"), &json!(0)));
-    for (field, value) in
-        [("params", json!({"n": 7})), ("businessKey", json!("2027-01-15")), ("priority", json!(8)), ("shardTotal", json!(2))]
-    {
+    assert_eq!(
+        (&shown["retryOf"], &shown["status"], &shown["attempt"]),
+        (&json!(old), &json!("PENDING"), &json!(0))
+    );
+    for (field, value) in [
+        ("params", json!({"n": 7})),
+        ("businessKey", json!("2027-01-15")),
+        ("priority", json!(8)),
+        ("shardTotal", json!(2)),
+    ] {
         assert_eq!(shown[field], value, "{field}");
     }
     assert_eq!(shown["expireAt"], Value::Null, "a deadline that has passed is none of the new task");
@@ -135,4 +144,30 @@ async fn b72_a_task_that_did_not_succeed_is_tried_again_as_a_new_one_with_every_
     universe.succeed(&one, 1, fence);
     node.call(&retry(&one)).await.is(409, "conflict");
     node.call(&retry("tsk_AAECAwQFBgcICQoLDA0ODw")).await.is(404, "task_not_found");
+}
+
+#[tokio::test]
+async fn a_task_of_a_job_is_tried_again_by_itself_unless_its_text_names_the_attempt() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for (id, params, status) in
+        [("plain", json!("of ${jobId}"), 202), ("named", json!("try ${attempt}"), 409)]
+    {
+        let mut body = minutely();
+        body["params"] = params;
+        assert_eq!(put(&universe, id, body).await.status, 201);
+        let run = node.call(&call("POST", &format!("jobs/{id}/run"), Value::Null)).await;
+        let task = run.task_id();
+        node.call(&call("POST", &format!("tasks/{task}/cancel"), Value::Null)).await.is_ok();
+        let again = node.call(&call("POST", &format!("tasks/{task}/retry"), Value::Null)).await;
+        assert_eq!(again.status, status, "{}", again.text);
+        let open =
+            node.call(&call("GET", &format!("jobs/{id}"), Value::Null)).await.body["state"]["openTasks"]
+                .clone();
+        assert_eq!(open, 0, "the job does not count it");
+        if status == 202 {
+            let shown = node.call(&call("GET", &format!("tasks/{}", again.task_id()), Value::Null)).await;
+            assert_eq!((&shown.body["params"], &shown.body["retryOf"]), (&json!("of plain"), &json!(task)));
+        }
+    }
 }
