@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use orloj_client::{AuditQuery, CallersQuery, Client};
 use orloj_wire::callback::HostEntry;
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{AccessKey, Caller, NewKey, PutCaller};
+use orloj_wire::rest::{AccessKey, Caller, Callers, NewKey, PutCaller};
 
 use super::{Principal, connect, output};
 use crate::args::access::{AuditArgs, CallerCommand, KeyCommand, PutCallerArgs};
@@ -150,7 +150,7 @@ async fn list_callers(client: &Client, json: bool) -> Outcome {
         }
     }
     if json {
-        output::json(&callers)?;
+        output::json(&Callers { callers, next_page_token: None })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table =
