@@ -46,7 +46,7 @@ fn signed(key: (&str, &str), method: &'static str, path: &'static str, body: &Va
 
 /// The status and the code of the refusal, if it is one.
 async fn send(cluster: &Cluster, place: usize, request: &Captured) -> (u16, String) {
-    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap();
     let url = format!("{}{}", cluster.ready().replicas[place].api, request.path);
     let mut call = http.request(request.method.parse().unwrap(), url);
     for (name, value) in &request.headers {
@@ -157,6 +157,53 @@ async fn the_third_submission_at_once_is_too_many_over_three_replicas_and_forger
         let at_once = began.elapsed() < AT_ONCE;
         assert!(!at_once || answers[2] == (429, "rate_limited".to_owned()), "{answers:?}");
         at_once
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_cut_off_lets_no_key_in_that_was_disabled_meanwhile() {
+    let cluster = Cluster::start(Setup::default()).await;
+    let ready = cluster.ready().clone();
+    let admin = cluster.admin();
+    admin.put_caller("shop", &PutCaller::default()).await.unwrap();
+    let made = admin.add_key("shop", &NewKey::default()).await.unwrap();
+    let view = |key: (&str, &str)| signed(key, "GET", "/openapi/v1/cluster", &Value::Null);
+    let (key, own) = (
+        (made.access_key.as_str(), made.secret_key.as_str()),
+        (ready.access_key.as_str(), ready.secret_key.as_str()),
+    );
+    let leader = cluster.leader().await;
+    let (away, other) = ((leader + 1) % 3, (leader + 2) % 3);
+    assert_eq!(send(&cluster, away, &view(key)).await.0, 200);
+    cluster.pause(&cluster.replica(away));
+    admin.set_key(&made.access_key, false).await.unwrap();
+    for place in [leader, other] {
+        cluster.pause(&cluster.replica(place));
+    }
+    cluster.resume(&cluster.replica(away));
+    // It may still have been told in time; if it was not, it must not guess.
+    for _ in 0..3 {
+        for request in [view(key), signed(key, "GET", "/openapi/v1/tasks", &Value::Null)] {
+            let answer = send(&cluster, away, &request).await;
+            assert!(
+                answer == (503, "no_leader".to_owned()) || answer == (403, "access_key_disabled".to_owned()),
+                "{} {answer:?}",
+                request.path
+            );
+        }
+    }
+    until("it answers a key of its file by itself", PATIENCE, async || {
+        send(&cluster, away, &view(own)).await.0 == 200
+    })
+    .await;
+    for place in [leader, other] {
+        cluster.resume(&cluster.replica(place));
+    }
+    until("it is told", PATIENCE, async || {
+        let answer = send(&cluster, away, &view(key)).await;
+        assert_ne!(answer.0, 200);
+        answer == (403, "access_key_disabled".to_owned())
     })
     .await;
 }
