@@ -18,6 +18,7 @@ mod debug;
 mod denials;
 pub mod directory;
 mod document;
+mod etag;
 mod forward;
 mod gate;
 mod health;
@@ -40,6 +41,7 @@ pub mod seal;
 mod service;
 #[cfg(test)]
 mod testing;
+mod tries;
 mod view;
 
 pub use backend::Backend;

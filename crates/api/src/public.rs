@@ -4,7 +4,6 @@
 //! signature and scope; what follows, the time among it, is up to the leader: a clock of each replica's own
 //! would let a request pass one of them and not the other when one is stepped.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,35 +26,27 @@ use crate::document;
 use crate::health;
 use crate::http;
 use crate::keyring::is_access_key;
-use crate::limit::{Pool, Rate};
 use crate::outcome::{Answer, Failure, finish};
 use crate::request::Request;
 use crate::route::{self, Operation};
 use crate::service::Api;
+use crate::tries::Tries;
 
 /// Places for bodies of requests that are not checked yet. With [`BODY_LIMIT`] it bounds the memory that
 /// anybody can make this node use: 64 MiB.
 const UNCHECKED_BODIES: usize = 256;
-/// Failed tries of one address: so many at once, and per second after that.
-const FAILED_TRIES: Rate = Rate { per_s: 50.0, burst: 1_000 };
-/// Addresses with failed tries that are told apart.
-const ADDRESSES: usize = 10_000;
 
 pub(crate) struct Public {
     pub(crate) api: Api,
     pub(crate) registry: Arc<Registry>,
     bodies: Semaphore,
-    failed: Mutex<Pool<IpAddr>>,
+    tries: Mutex<Tries>,
 }
 
 /// The router of the public listener.
 pub fn router(api: Api, registry: Arc<Registry>) -> Router {
-    let public = Arc::new(Public {
-        api,
-        registry,
-        bodies: Semaphore::new(UNCHECKED_BODIES),
-        failed: Mutex::new(Pool::new(FAILED_TRIES, ADDRESSES)),
-    });
+    let public =
+        Arc::new(Public { api, registry, bodies: Semaphore::new(UNCHECKED_BODIES), tries: Mutex::default() });
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
@@ -126,12 +117,13 @@ fn refusal(answer: &Answer) -> Option<&'static str> {
 
 impl Public {
     /// Every check that needs no leader, then the answer. A failed check of credentials counts against the
-    /// address that it came from.
+    /// address that it came from and the access key that it claimed.
     async fn answer(&self, request: HttpRequest<Body>, body_limit: usize, request_id: &str) -> Answer {
         let shared = self.api.shared();
         let address = Remote::of(request.extensions());
         let now = shared.clock.monotonic();
-        if !self.failed().has_one(&address, now) {
+        let access_key = claimed_key(&request).unwrap_or_default();
+        if !self.tries().may_try(address, &access_key, now) {
             let detail = "too many requests with bad credentials from this address";
             let mut failure = Failure::new(Code::RateLimited, detail);
             failure.violated = vec!["failed-credentials"];
@@ -139,7 +131,7 @@ impl Public {
             return failure.answer(request_id);
         }
         let answer = match self.take_in(request, body_limit, request_id).await {
-            Ok(request) => match shared.check(&request) {
+            Ok(request) => match shared.check(&request).await {
                 Ok((operation, key)) => return shared.answer(&operation, &key, &request).await,
                 Err(failure) => match shared.answer_unknown(&request).await {
                     Some(answer) => answer,
@@ -150,14 +142,14 @@ impl Public {
         };
         if answer.status == 401 {
             shared.metrics.refused(refusal(&answer).unwrap_or_default());
-            self.failed().take(address, now);
+            self.tries().failed(address, &access_key, now);
         }
         answer
     }
 
-    fn failed(&self) -> MutexGuard<'_, Pool<IpAddr>> {
+    fn tries(&self) -> MutexGuard<'_, Tries> {
         // Nothing that holds this lock can panic half-way through a change.
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A body of a request that is not checked yet. Whoever sends slowly holds a place (a large batch holds several),

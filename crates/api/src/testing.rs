@@ -17,8 +17,12 @@ mod job_runs;
 mod jobs;
 mod json;
 mod limits;
+mod replay;
 mod signing;
+mod sync;
 mod tasks;
+mod tenants;
+mod terms;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};

@@ -20,10 +20,26 @@ pub struct AuditQuery {
     pub page_size: Option<usize>,
 }
 
+/// Which callers to list.
+#[derive(Debug, Clone, Default)]
+pub struct CallersQuery {
+    /// At most so many, 1-100; by default 100.
+    pub page_size: Option<usize>,
+    /// `nextPageToken` of the page before.
+    pub page_token: Option<String>,
+}
+
 impl Client {
-    /// Every caller that was made through the API.
-    pub async fn callers(&self) -> Result<Callers, Error> {
-        self.send(Call::get("/openapi/v1/callers".to_owned())).await
+    /// A page of the callers that were made through the API, by name.
+    pub async fn callers(&self, query: &CallersQuery) -> Result<Callers, Error> {
+        let mut call = Call::get("/openapi/v1/callers".to_owned());
+        if let Some(size) = query.page_size {
+            call = call.with("page_size", size);
+        }
+        if let Some(token) = &query.page_token {
+            call = call.with("page_token", plain("page token", token)?);
+        }
+        self.send(call).await
     }
 
     /// One caller.

@@ -50,6 +50,8 @@ pub const REQUEST_ID_HEADER: &str = "x-request-id";
 pub const BODY_LIMIT: usize = 256 * 1024;
 /// The largest body, in bytes, that says what a job is.
 pub const JOB_BODY_LIMIT: usize = 1024 * 1024;
+/// A synchronous submission is taken when it is expected to end in less, and answered at the latest then, in ms.
+pub const SYNC_LIMIT_MS: u64 = 3_000;
 /// The longest that a long poll waits, in ms.
 pub const MAX_WAIT_MS: u64 = 30_000;
 /// The largest page of a list.
@@ -208,6 +210,9 @@ pub struct Task {
     /// Tasks that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependsOn>,
+    /// Of one that was retried by hand: the task that did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<String>,
     /// Of a step of a workflow: the task that stands for the run of the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,

@@ -37,10 +37,16 @@ pub(super) fn calls() -> Vec<Call> {
 fn list() -> Call {
     Call::new(TAG, "GET", "/openapi/v1/callers", "List callers, by name")
         .text("Those of the secrets file are not shown.")
+        .query(
+            "page_size",
+            json!({ "type": "integer", "minimum": 1, "maximum": MAX_PAGE }),
+            "How many, at most; 100 when absent.",
+        )
+        .query("page_token", json!({ "type": "string" }), "`nextPageToken` of the page before.")
         .answers::<Callers>(
             200,
-            "Every caller that was made through the API.",
-            json!({ "callers": [caller()] }),
+            "A page of the callers that were made through the API.",
+            json!({ "callers": [caller()], "nextPageToken": "djEuMTIz" }),
         )
 }
 

@@ -96,6 +96,15 @@ impl Call {
         self
     }
 
+    /// That it answers 304 to who has what it would show.
+    pub(super) fn if_none_match(self) -> Call {
+        self.header(
+            "If-None-Match",
+            json!({ "type": "string" }),
+            "An `ETag` that is known, or several by comma.",
+        )
+    }
+
     /// Its body.
     pub(super) fn takes<T: JsonSchema + DeserializeOwned + Serialize>(mut self, example: Value) -> Call {
         self.takes = Some(body::<T>(example, true));
@@ -252,10 +261,8 @@ fn common(operation: &Operation, takes_body: bool) -> Vec<Code> {
         Code::Internal,
         Code::NotReady,
         Code::Overloaded,
+        Code::NoLeader,
     ];
-    if !operation.is_local() {
-        codes.push(Code::NoLeader);
-    }
     if operation.changes() {
         codes.extend([Code::DiskLow, Code::CommitUnknown]);
     }

@@ -69,7 +69,10 @@ fn preview_triggers() -> Call {
 
 fn get() -> Call {
     Call::new(TAG, "GET", JOB, "Show a job")
+        .text("`ETag` stands for everything that is shown, the next fire and the counts among it.")
+        .if_none_match()
         .answers::<Job>(200, "The job.", job())
+        .answers_empty(304, "It is still the one that `If-None-Match` names.")
         .refuses(&[Code::JobNotFound])
 }
 

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use orloj_client::{AuditQuery, Client};
+use orloj_client::{AuditQuery, CallersQuery, Client};
 use orloj_wire::callback::HostEntry;
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{AccessKey, Caller, NewKey, PutCaller};
+use orloj_wire::rest::{AccessKey, Caller, Callers, NewKey, PutCaller};
 
 use super::{Principal, connect, output};
 use crate::args::access::{AuditArgs, CallerCommand, KeyCommand, PutCallerArgs};
@@ -140,14 +140,22 @@ async fn set(client: &Client, key: &str, enabled: bool, json: bool) -> Outcome {
 }
 
 async fn list_callers(client: &Client, json: bool) -> Outcome {
-    let list = client.callers().await?;
+    let (mut callers, mut query) = (Vec::new(), CallersQuery::default());
+    loop {
+        let page = client.callers(&query).await?;
+        callers.extend(page.callers);
+        query.page_token = page.next_page_token;
+        if query.page_token.is_none() {
+            break;
+        }
+    }
     if json {
-        output::json(&list)?;
+        output::json(&Callers { callers, next_page_token: None })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table =
         output::table(["caller", "state", "keys", "scopes", "handlers", "callbacks", "description"]);
-    for caller in &list.callers {
+    for caller in &callers {
         let hosts: Vec<&str> = caller.callback_hosts.iter().map(|entry| entry.host.as_str()).collect();
         table.add_row([
             caller.caller_id.clone(),
