@@ -9,6 +9,7 @@ mod executors;
 mod graph;
 mod jobs;
 mod logs;
+mod sealing;
 mod submit;
 mod tasks;
 

@@ -144,6 +144,8 @@ impl Operation {
     pub fn spends_first(&self) -> bool {
         match self {
             Operation::SubmitBatch => true,
+            // These make as many commands as it takes.
+            Operation::Access(AccessOperation::RenewSealing) => true,
             // These make a command each, which spends it.
             Operation::Access(_) => false,
             _ => self.access() == Access::Admin,
@@ -152,7 +154,7 @@ impl Operation {
 
     /// Whether any replica answers it by itself, also without a leader.
     pub fn is_local(&self) -> bool {
-        matches!(self, Operation::ShowCluster)
+        matches!(self, Operation::ShowCluster | Operation::Access(AccessOperation::ShowSealing))
     }
 
     /// The largest body that it takes, in bytes.
@@ -290,7 +292,7 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 49] = [
+    const ALL: [(&str, &str); 51] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
         ("GET", "/openapi/v1/tasks"),
@@ -314,6 +316,8 @@ mod tests {
         ("POST", "/openapi/v1/keys/k/disable"),
         ("DELETE", "/openapi/v1/keys/k"),
         ("GET", "/openapi/v1/audit"),
+        ("GET", "/openapi/v1/sealing"),
+        ("POST", "/openapi/v1/sealing/renew"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),

@@ -3,6 +3,7 @@
 
 mod access;
 mod batch;
+mod bodies;
 mod callbacks;
 mod client;
 pub(crate) mod fake;
@@ -17,6 +18,7 @@ mod job_runs;
 mod jobs;
 mod json;
 mod limits;
+mod sealing;
 mod signing;
 mod tasks;
 
