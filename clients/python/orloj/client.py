@@ -20,6 +20,8 @@ from .errors import Refused, TimedOut, Unreachable
 
 #: The longest that a long poll waits for a task, in ms.
 WAIT_MS = 20_000
+#: The longest that a synchronous submission waits for its task, in seconds.
+SYNC_S = 3.0
 #: The first delay between two tries, and the longest, in seconds.
 BACKOFF_S = (0.05, 2.0)
 #: The largest answer, in bytes.
@@ -83,6 +85,26 @@ class Client:
         body = {"tasks": list(tasks)}
         return self.call("POST", "/openapi/v1/tasks/batch", body=body, idempotency_key=key)["results"]
 
+    def submit_sync(
+        self,
+        handler: str,
+        params: Any = None,
+        *,
+        estimated_duration_ms: int,
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> Task:
+        """Submits a short task and waits for its end in the same call, at most 3 s; the task, which has ended unless
+        it took longer. The estimate must be below 3,000."""
+        body = {
+            "handler": handler,
+            "params": {} if params is None else params,
+            "estimatedDurationMs": estimated_duration_ms,
+            **fields,
+        }
+        key = idempotency_key or uuid.uuid4().hex
+        return self.call("POST", "/openapi/v1/tasks/sync", body=body, idempotency_key=key, wait=SYNC_S)
+
     def get(self, task_id: str) -> Task:
         """The task."""
         return self.call("GET", _task(task_id))
@@ -103,6 +125,10 @@ class Client:
     def cancel(self, task_id: str) -> Task:
         """Cancels the task, or has its executor asked to stop it."""
         return self.call("POST", _task(task_id, "cancel"), body={})
+
+    def retry(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
+        """Submits a task that has ended without success again, as a new one that points back with ``retryOf``."""
+        return self.call("POST", _task(task_id, "retry"), body={}, idempotency_key=idempotency_key or uuid.uuid4().hex)
 
     def tasks(self, *, status: str | None = None, handler: str | None = None, page_size: int = 100) -> Iterator[Task]:
         """Every task of the caller, newest first."""

@@ -81,6 +81,16 @@ class Calls(unittest.TestCase):
         nonces, keys = ({headers[name] for _, _, headers, _ in replica.requests} for name in ("X-Nonce", "Idempotency-Key"))
         self.assertEqual((len(nonces), len(keys)), (3, 1))
 
+    def test_a_synchronous_submission_is_one_call(self):
+        replica = Replica((200, {"taskId": TASK, "status": "SUCCESS"}, {}))
+        task = self.client(replica).submit_sync("echo", [1], estimated_duration_ms=50, priority=7)
+        self.assertEqual(task["status"], "SUCCESS")
+        [(method, path, headers, body)] = replica.requests
+        self.assertEqual((method, path), ("POST", "/openapi/v1/tasks/sync"))
+        self.assertTrue(headers["Idempotency-Key"])
+        sent = {"handler": "echo", "params": [1], "estimatedDurationMs": 50, "priority": 7}
+        self.assertEqual(json.loads(body), sent)
+
     def test_a_replica_that_is_gone_is_passed_over(self):
         gone = Replica((200, {}, {}))
         url = gone.url

@@ -1,8 +1,10 @@
 """The published vectors of the signature."""
 
 import hashlib
+import hmac
 import json
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -14,7 +16,31 @@ from orloj import canonical, sign  # noqa: E402
 VECTORS = json.loads((ROOT / "crates/wire/testdata/signing.json").read_text(encoding="utf-8"))
 
 
+def by_hmac(key, text):
+    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+def by_openssl(key, text):
+    command = ["openssl", "dgst", "-sha256", "-hmac", key, "-r"]
+    return subprocess.run(command, input=text.encode(), capture_output=True, check=True).stdout.split()[0].decode()
+
+
 class Signing(unittest.TestCase):
+    def test_two_tools_compute_the_vectors(self):
+        # RFC 4231, test case 2: that the tools are right themselves.
+        anchor = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        labels = {"caller": "", "admin": "ADMIN-", "executor": "EXEC-", "peer": "RPC-"}
+        for tool in (by_hmac, by_openssl):
+            self.assertEqual(tool("Jefe", "what do ya want for nothing?"), anchor)
+            for one in VECTORS:
+                with self.subTest(one["name"], tool=tool.__name__):
+                    # The ten lines, put together without the client.
+                    names = ("audience", "accessKey", "timestamp", "nonce", "method", "path", "query", "idempotencyKey")
+                    lines = [f"ORLOJ1-{labels[one['label']]}HMAC-SHA256", *(one[name] for name in names)]
+                    lines.append(hashlib.sha256(one["body"].encode()).hexdigest())
+                    self.assertEqual("\n".join(lines), one["canonical"])
+                    self.assertEqual(tool(one["secretKey"], one["canonical"]), one["signature"])
+
     def test_every_vector(self):
         # The class of a signature follows from its key.
         known = [one for one in VECTORS if one["label"] == ("admin" if one["accessKey"].startswith("adk_") else "caller")]

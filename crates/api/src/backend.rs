@@ -1,6 +1,7 @@
 //! What the API needs of the replicated store, as a trait: [`Store`] supplies it, and tests supply their own
 //! over the model in memory.
 
+mod access;
 mod jobs;
 
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ use orloj_model::Command;
 use orloj_model::access::{AuditKind, AuditRow};
 use orloj_model::callback::Callback;
 use orloj_model::executor::{Executor, ExecutorState};
-use orloj_model::graph::Graph;
+use orloj_model::graph::{Graph, OnShardFailure};
 use orloj_model::id::{CallerId, Millis, NodeId, TaskId};
 use orloj_model::query::{self, Access, Cursor, TaskView};
 use orloj_model::tables::Read;
@@ -26,6 +27,7 @@ use orloj_raft_store::{
 };
 use tokio::sync::{broadcast, watch};
 
+pub use access::{AccessReads, NamedKeys};
 pub use jobs::{HistoryRows, JobReads, read_calendars, read_history, read_jobs};
 
 /// Something read from the tables, with the index up to which they were applied.
@@ -66,7 +68,7 @@ pub struct PageQuery {
 
 /// The replicated store as the API sees it. The reads are of this node's own tables; on the leader, after
 /// [`barrier`](Backend::barrier), they are linearizable.
-pub trait Backend: JobReads + Send + Sync + 'static {
+pub trait Backend: AccessReads + JobReads + Send + Sync + 'static {
     /// Who leads.
     fn leadership(&self) -> watch::Receiver<Leadership>;
     /// Proposes a command and waits until it has been applied here.
@@ -88,13 +90,15 @@ pub trait Backend: JobReads + Send + Sync + 'static {
     fn executors(&self) -> Result<At<Vec<Executor>>, StorageFault>;
     /// The graph around a task, of at most `limit` tasks.
     fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault>;
+    /// What becomes of a task's other shards when one has failed for good.
+    fn on_shard_failure(&self, id: TaskId) -> Result<OnShardFailure, StorageFault>;
     /// Whether a caller's Idempotency-Key stands for a task.
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault>;
     /// The callback of a task.
     fn callback(&self, id: TaskId) -> Result<Option<Callback>, StorageFault>;
     /// Grows with every change of callers and keys.
     fn access_revision(&self) -> Result<u64, StorageFault>;
-    /// Every caller and every key.
+    /// Every caller and every key, to judge requests by.
     fn access(&self) -> Result<Access, StorageFault>;
     /// Records of the audit, newest first; at most `limit`, older than number `before`.
     fn audit(
@@ -246,6 +250,10 @@ impl Backend for Store {
     fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault> {
         let view = self.view();
         Ok(At { applied: view.applied(), value: query::graph(&view, id, limit)? })
+    }
+
+    fn on_shard_failure(&self, id: TaskId) -> Result<OnShardFailure, StorageFault> {
+        Ok(query::shard_plan(&self.view(), id)?.unwrap_or_default().on_failure)
     }
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {

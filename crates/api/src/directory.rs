@@ -57,6 +57,21 @@ impl Directory {
         Ok(self.opened()?.keys.get(access_key).cloned())
     }
 
+    /// Whether an access key is one of the secrets file, so that what this replica knows of it is all there is.
+    pub fn is_of_the_file(&self, access_key: &str) -> bool {
+        self.inner.keyring.key(access_key).is_some()
+    }
+
+    /// Those of these access keys that there are not.
+    ///
+    /// # Errors
+    /// The tables cannot be read.
+    pub fn gone(&self, mut access_keys: Vec<String>) -> Result<Vec<String>, StorageFault> {
+        let opened = self.opened()?;
+        access_keys.retain(|key| !self.is_of_the_file(key) && !opened.keys.contains_key(key));
+        Ok(access_keys)
+    }
+
     /// Whether a name is one of the secrets file: the tables must not have it too.
     pub fn is_in_the_file(&self, caller: &CallerId) -> bool {
         self.inner.keyring.has_caller(caller)

@@ -18,6 +18,8 @@ use crate::route::Operation;
 
 /// The path of the call.
 pub const FORWARD_PATH: &str = "/internal/v1/forward";
+/// The path under which a replica asks the leader to let a request in that it answers by itself.
+pub const ADMIT_PATH: &str = "/internal/v1/admit";
 /// The path under which a replica tells the leader of calls that it refused.
 pub const DENIALS_PATH: &str = "/internal/v1/denials";
 /// Marks an answer as that of the API, not of something on the way to it.
@@ -154,20 +156,19 @@ impl Forwarder {
         self.carrier.post(call).await.map(drop)
     }
 
-    /// Sends `request` to the node `to` at its internal `address`.
+    /// Sends `request` to the node `to` at its internal `address`, for what `path` stands for.
     pub async fn send(
         &self,
-        to: NodeId,
-        address: &str,
+        path: &'static str,
+        (to, address): (NodeId, &str),
         operation: &Operation,
         request: &Request,
     ) -> Result<Answer, ForwardError> {
         let body = request.encode();
-        let call =
-            SignedParts { method: "POST", path: FORWARD_PATH, query: "", audience: address, body: &body };
+        let call = SignedParts { method: "POST", path, query: "", audience: address, body: &body };
         let headers = peer::sign(call, &self.secret, self.clock.wall_ms()).into();
         let (address, deadline) = (address.to_owned(), timeout(operation));
-        let call = PeerCall { address, path: FORWARD_PATH, headers, body, deadline };
+        let call = PeerCall { address, path, headers, body, deadline };
         let mut answer = self.carrier.post(call).await?;
         if !answer.headers.iter().any(|(name, _)| name == ANSWERED_HEADER) {
             // The node refused the call itself: it is not the leader, or does not know this node.

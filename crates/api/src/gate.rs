@@ -88,6 +88,23 @@ impl Gate {
         }
     }
 
+    /// The access keys of which anything is remembered.
+    pub fn keys(&self) -> Vec<String> {
+        let inner = self.locked();
+        let mut keys: Vec<String> =
+            inner.nonces.keys().chain(inner.limiter.keys()).map(str::to_owned).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Frees nonces that have expired, and everything of keys that are gone.
+    pub fn sweep(&self, gone: &[String], now: Now) {
+        let mut inner = self.locked();
+        inner.nonces.sweep(gone, now.auth_s);
+        inner.limiter.sweep(gone);
+    }
+
     /// Counts a long poll of a key while the result lives.
     pub fn begin_wait(self: &Arc<Self>, access_key: &str, key: &Key) -> Result<Waiting, Failure> {
         let mut inner = self.locked();
@@ -201,6 +218,23 @@ mod tests {
         assert_eq!(refused.failure.violated, vec!["submit"]);
         let later = Now { auth_s: T, monotonic: Duration::from_secs(1) };
         gate.admit(&credentials(2, T), &key(), Cost::Submit, later).unwrap();
+    }
+
+    #[test]
+    fn keys_that_are_gone_take_no_memory() {
+        let gate = Gate::default();
+        gate.admit(&credentials(0, T), &key(), Cost::Request, at(T)).unwrap();
+        let other = Credentials { access_key: "ak_B".into(), ..credentials(1, T) };
+        gate.admit(&other, &key(), Cost::Request, at(T)).unwrap();
+        assert_eq!(gate.keys(), ["ak_A", "ak_B"]);
+        gate.sweep(&["ak_B".to_owned()], at(T));
+        assert_eq!(gate.keys(), ["ak_A"]);
+        let refused = gate.admit(&credentials(0, T), &key(), Cost::Request, at(T)).unwrap_err();
+        assert_eq!(refused.failure.code, Code::NonceReplayed, "what is there keeps its nonces");
+        // An idle key keeps its buckets alone once its nonces have expired.
+        gate.sweep(&[], at(T + 1_000));
+        assert_eq!(gate.locked().nonces.keys().count(), 0);
+        assert_eq!(gate.keys(), ["ak_A"]);
     }
 
     #[test]

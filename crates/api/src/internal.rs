@@ -13,6 +13,7 @@ use axum::http::Request as HttpRequest;
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
+use orloj_model::command::Claim;
 use orloj_model::id::{ExecutorId, NodeId};
 use orloj_net::{Peer, Remote, Role};
 use orloj_raft_store::RpcError;
@@ -21,12 +22,12 @@ use orloj_scheduler::LeaderError;
 use orloj_wire::problem::Code;
 use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
-use orloj_wire::sign::Label;
+use orloj_wire::sign::{Label, NONCE_KEEP_S};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::auth::{Credentials, Target};
-use crate::forward::{ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
+use crate::forward::{ADMIT_PATH, ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
 use crate::http::{self, new_request_id};
 use crate::outcome::{Answer, Failure, finish};
 use crate::peer;
@@ -46,6 +47,7 @@ pub fn router(api: Api) -> Router {
     Router::new()
         .route("/raft/v1/{kind}", post(raft))
         .route(FORWARD_PATH, post(forward))
+        .route(ADMIT_PATH, post(admit))
         .route(DENIALS_PATH, post(denials))
         .route("/internal/v1/executors/register", post(register))
         .route("/internal/v1/executors/heartbeat", post(heartbeat))
@@ -173,14 +175,27 @@ async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpReq
 }
 
 async fn forward(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let call = match from_replica(&api, request, BATCH_BODY_LIMIT + FORWARD_HEAD).await {
+    handed_on(&api, request, |request| api.answer_forwarded(request)).await
+}
+
+async fn admit(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
+    handed_on(&api, request, |request| api.let_in_forwarded(request)).await
+}
+
+/// A request that a follower hands on, answered by the leader.
+async fn handed_on<F: Future<Output = Result<Answer, NotLeading>>>(
+    api: &Api,
+    request: HttpRequest<Body>,
+    answer: impl FnOnce(Request) -> F,
+) -> Response {
+    let call = match from_replica(api, request, BATCH_BODY_LIMIT + FORWARD_HEAD).await {
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };
     let Some(request) = Request::decode(call.body) else {
         return refuse(Failure::new(Code::InvalidRequest, "not a request that a replica hands on"));
     };
-    match api.answer_forwarded(request).await {
+    match answer(request).await {
         Ok(answer) => http::response(answer.with(ANSWERED_HEADER, "1")),
         Err(NotLeading) => refuse(Failure::new(Code::NotLeader, "this replica does not lead")),
     }
@@ -194,7 +209,15 @@ async fn denials(State(api): State<Api>, request: HttpRequest<Body>) -> Response
     let Ok(denials) = serde_json::from_slice(&call.body) else {
         return refuse(Failure::new(Code::InvalidRequest, "no list of refused calls"));
     };
-    api.shared().write_denials(denials).await;
+    // Unlike a peer's other calls this one has an effect each time. Its nonce is spent in the log, and its time is
+    // checked, so that the log need not remember it for ever.
+    let shared = api.shared();
+    if let Err(failure) = shared.auth_s().and_then(|now_s| call.credentials.check_time(now_s)) {
+        return refuse(failure);
+    }
+    let expires_at = (call.credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
+    let claim = Claim { nonce: call.credentials.nonce_hash(), expires_at };
+    shared.write_denials(denials, Some(claim)).await;
     http::response(Answer::empty(204))
 }
 

@@ -263,7 +263,7 @@ mod tests {
     const GOOD: &str = "sk_0123456789abcdef0123456789abcdef0123456789a";
 
     #[test]
-    fn weak_and_published_secrets_are_refused() {
+    fn b118_weak_and_published_secrets_are_refused() {
         let mut keyring = Keyring::new();
         let caller = || CallerId::new("demo").unwrap();
         for bad in [

@@ -14,10 +14,12 @@
 
 pub mod auth;
 pub mod backend;
+mod bodies;
 mod debug;
 mod denials;
 pub mod directory;
 mod document;
+mod etag;
 mod forward;
 mod gate;
 mod health;
@@ -40,6 +42,7 @@ pub mod seal;
 mod service;
 #[cfg(test)]
 mod testing;
+mod tries;
 mod view;
 
 pub use backend::Backend;

@@ -108,8 +108,20 @@ pub struct Limiter {
 }
 
 impl Limiter {
+    /// The access keys with buckets.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(String::as_str)
+    }
+
+    /// Frees the buckets of keys that are gone.
+    pub fn sweep(&mut self, gone: &[String]) {
+        for key in gone {
+            self.keys.remove(key);
+        }
+    }
+
     /// Takes what a request costs, or nothing when a bucket that it needs is empty. The number of keys is
-    /// bounded by the keyring: only checked keys get here.
+    /// bounded by that of the callers' keys: only checked keys get here.
     pub fn take(&mut self, access_key: &str, limits: Limits, cost: Cost, now: Duration) -> Decision {
         let rates = [
             Rate { per_s: limits.requests_per_s, burst: limits.requests_burst },

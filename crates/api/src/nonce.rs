@@ -65,6 +65,22 @@ impl Nonces {
         self.keys.get(access_key).is_some_and(|of_key| of_key.known.contains(&short(nonce)))
     }
 
+    /// The access keys with nonces.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(String::as_str)
+    }
+
+    /// Frees nonces that have expired, and those of keys that are gone.
+    pub fn sweep(&mut self, gone: &[String], now_s: i64) {
+        for key in gone {
+            self.keys.remove(key);
+        }
+        self.keys.retain(|_, of_key| {
+            of_key.forget(now_s);
+            !of_key.known.is_empty()
+        });
+    }
+
     /// Spends a nonce whose request was stamped at `timestamp_s`.
     pub fn claim(
         &mut self,

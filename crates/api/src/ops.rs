@@ -9,7 +9,10 @@ mod executors;
 mod graph;
 mod jobs;
 mod logs;
+mod retry;
+mod sealing;
 mod submit;
+mod sync;
 mod tasks;
 
 pub(crate) use cluster::role as role_name;
@@ -60,9 +63,11 @@ pub(crate) async fn run(
     match operation {
         Operation::Submit => call.submit().await,
         Operation::SubmitBatch => call.submit_batch().await,
+        Operation::SubmitSync => call.submit_sync().await,
         Operation::ListTasks => call.list_tasks().await,
         Operation::GetTask(id) => call.get_task(id).await,
         Operation::CancelTask(id) => call.cancel_task(id).await,
+        Operation::RetryTask(id) => call.retry_task(id).await,
         Operation::ListAttempts(id) => call.list_attempts(id).await,
         Operation::ReadLog(id) => call.read_log(id).await,
         Operation::GetGraph(id) => call.get_graph(id).await,

@@ -27,12 +27,16 @@ pub enum Operation {
     Submit,
     /// `POST tasks/batch`
     SubmitBatch,
+    /// `POST tasks/sync`
+    SubmitSync,
     /// `GET tasks`
     ListTasks,
     /// `GET tasks/{id}`
     GetTask(String),
     /// `POST tasks/{id}/cancel`
     CancelTask(String),
+    /// `POST tasks/{id}/retry`
+    RetryTask(String),
     /// `GET tasks/{id}/attempts`
     ListAttempts(String),
     /// `GET tasks/{id}/logs`
@@ -78,9 +82,11 @@ impl Operation {
         match self {
             Operation::Submit
             | Operation::SubmitBatch
+            | Operation::SubmitSync
             | Operation::ListTasks
             | Operation::GetTask(_)
             | Operation::CancelTask(_)
+            | Operation::RetryTask(_)
             | Operation::ListAttempts(_)
             | Operation::ReadLog(_)
             | Operation::GetGraph(_)
@@ -100,7 +106,8 @@ impl Operation {
     pub fn scope(&self) -> Option<Scope> {
         Some(match self {
             Operation::ListExecutors | Operation::ShowCluster => return None,
-            Operation::Submit | Operation::SubmitBatch => Scope::Submit,
+            Operation::Submit | Operation::SubmitBatch | Operation::RetryTask(_) => Scope::Submit,
+            Operation::SubmitSync => Scope::Sync,
             Operation::CancelTask(_) | Operation::Redeliver(_) => Scope::Cancel,
             Operation::Access(AccessOperation::ListAudit) => Scope::Audit,
             Operation::Access(_) => Scope::Callers,
@@ -117,7 +124,9 @@ impl Operation {
     /// What it takes from the buckets.
     pub fn cost(&self) -> Cost {
         match self {
-            Operation::Submit | Operation::SubmitBatch => Cost::Submit,
+            Operation::Submit | Operation::SubmitBatch | Operation::SubmitSync | Operation::RetryTask(_) => {
+                Cost::Submit
+            }
             Operation::Job(operation) => operation.cost(),
             _ => Cost::Request,
         }
@@ -144,6 +153,8 @@ impl Operation {
     pub fn spends_first(&self) -> bool {
         match self {
             Operation::SubmitBatch => true,
+            // These make as many commands as it takes.
+            Operation::Access(AccessOperation::RenewSealing) => true,
             // These make a command each, which spends it.
             Operation::Access(_) => false,
             _ => self.access() == Access::Admin,
@@ -152,7 +163,7 @@ impl Operation {
 
     /// Whether any replica answers it by itself, also without a leader.
     pub fn is_local(&self) -> bool {
-        matches!(self, Operation::ShowCluster)
+        matches!(self, Operation::ShowCluster | Operation::Access(AccessOperation::ShowSealing))
     }
 
     /// The largest body that it takes, in bytes.
@@ -169,9 +180,11 @@ impl Operation {
         match self {
             Operation::Submit => "submit",
             Operation::SubmitBatch => "submit_batch",
+            Operation::SubmitSync => "submit_sync",
             Operation::ListTasks => "list_tasks",
             Operation::GetTask(_) => "get_task",
             Operation::CancelTask(_) => "cancel_task",
+            Operation::RetryTask(_) => "retry_task",
             Operation::ListAttempts(_) => "list_attempts",
             Operation::ReadLog(_) => "read_log",
             Operation::GetGraph(_) => "get_graph",
@@ -215,8 +228,10 @@ pub fn find(method: &str, path: &str) -> Result<Operation, Failure> {
             };
         }
         ["tasks", "batch"] => ("POST", Operation::SubmitBatch),
+        ["tasks", "sync"] => ("POST", Operation::SubmitSync),
         ["tasks", id] => ("GET", Operation::GetTask(owned(id))),
         ["tasks", id, "cancel"] => ("POST", Operation::CancelTask(owned(id))),
+        ["tasks", id, "retry"] => ("POST", Operation::RetryTask(owned(id))),
         ["tasks", id, "attempts"] => ("GET", Operation::ListAttempts(owned(id))),
         ["tasks", id, "logs"] => ("GET", Operation::ReadLog(owned(id))),
         ["tasks", id, "graph"] => ("GET", Operation::GetGraph(owned(id))),
@@ -290,12 +305,14 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 49] = [
+    const ALL: [(&str, &str); 51] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
+        ("POST", "/openapi/v1/tasks/sync"),
         ("GET", "/openapi/v1/tasks"),
         ("GET", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw"),
         ("POST", "/openapi/v1/tasks/tsk_AAECAwQFBgcICQoLDA0ODw/cancel"),
+        ("POST", "/openapi/v1/tasks/x/retry"),
         ("GET", "/openapi/v1/tasks/x/attempts"),
         ("GET", "/openapi/v1/tasks/x/logs"),
         ("GET", "/openapi/v1/tasks/x/graph"),
@@ -314,6 +331,8 @@ mod tests {
         ("POST", "/openapi/v1/keys/k/disable"),
         ("DELETE", "/openapi/v1/keys/k"),
         ("GET", "/openapi/v1/audit"),
+        ("GET", "/openapi/v1/sealing"),
+        ("POST", "/openapi/v1/sealing/renew"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),

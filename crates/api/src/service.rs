@@ -1,28 +1,33 @@
 //! The API's parts, and the way of a request through them: check, then answer here or hand on to the leader.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use orloj_model::Reply;
 use orloj_model::access::Denial;
-use orloj_model::command::{AccessCommand, Command};
+use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_model::id::NodeId;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_net::ClusterTls;
+use orloj_raft_store::Applied;
 use orloj_wire::clock::Clock;
 use orloj_wire::problem::Code;
 use orloj_wire::random::Random;
 use orloj_wire::sign::Secret;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::backend::Backend;
 use crate::denials::Denials;
 use crate::directory::Directory;
-use crate::forward::{Carrier, DENIALS_PATH, ForwardError, Forwarder, HttpCarrier};
+use crate::forward::{ADMIT_PATH, Carrier, DENIALS_PATH, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier};
 use crate::gate::{Gate, Now};
 use crate::hub::Hub;
 use crate::keyring::Key;
 use crate::leader::Leader;
+use crate::limit::Decision;
 use crate::metrics::Metrics;
 use crate::ops;
 use crate::outcome::{Answer, Failure};
@@ -36,6 +41,12 @@ const LEADER_WAIT: Duration = Duration::from_millis(900);
 const LAST_WORD: Duration = Duration::from_secs(1);
 /// How often refused calls are written down.
 const DENIALS_EVERY: Duration = Duration::from_secs(5);
+/// Every so many times it is also looked for what is remembered of keys that are gone: once a minute.
+const SWEEP_ROUNDS: u64 = 12;
+/// How long the leader is waited for with what this replica can answer by itself.
+const LOCAL_PATIENCE: Duration = Duration::from_secs(2);
+/// Synchronous submissions that wait on one node at once.
+const SYNC_WAITERS: usize = 256;
 /// The pause before a leader that could not be reached is tried again.
 const LEADER_RETRY: Duration = Duration::from_millis(50);
 
@@ -90,7 +101,19 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
     pub(crate) denials: Denials,
+    /// Places for synchronous submissions.
+    pub(crate) sync_places: Semaphore,
     forwarder: Forwarder,
+    /// The term in which this node, as the leader, has applied everything that was committed before it; 0 for none.
+    settled_term: AtomicU64,
+}
+
+/// The status of an answer that lets a request in, to the replica that asked.
+const LET_IN: u16 = 204;
+
+/// An answer that shows how the buckets stand.
+fn limited(answer: Answer, decision: &Decision) -> Answer {
+    decision.headers().into_iter().fold(answer, |answer, (name, value)| answer.with(name, value))
 }
 
 /// A request that this node was asked to answer as the leader, which it is not.
@@ -126,17 +149,41 @@ impl Api {
             gate: Arc::default(),
             hub,
             denials: Denials::default(),
+            sync_places: Semaphore::new(SYNC_WAITERS),
+            settled_term: AtomicU64::new(0),
         };
         let api = Api { shared: Arc::new(shared) };
-        tokio::spawn(stop.run_until_cancelled_owned(api.clone().keep_telling_denials()));
+        tokio::spawn(stop.run_until_cancelled_owned(api.clone().keep_house()));
         api
     }
 
-    async fn keep_telling_denials(self) {
-        loop {
+    async fn keep_house(self) {
+        for round in 1_u64.. {
             tokio::time::sleep(DENIALS_EVERY).await;
             self.shared.tell_denials().await;
+            if round.is_multiple_of(SWEEP_ROUNDS) {
+                self.shared.forget_gone_keys();
+            }
         }
+    }
+
+    /// Lets a request in that a follower answers by itself, or not; it is checked like one from outside.
+    pub(crate) async fn let_in_forwarded(&self, request: Request) -> Result<Answer, NotLeading> {
+        let shared = &self.shared;
+        if !shared.leads() {
+            return Err(NotLeading);
+        }
+        let answer = match shared.check(&request).await {
+            Err(failure) => failure.answer(&request.request_id),
+            Ok((operation, _)) if !shared.is_sure(&operation, &request).await => {
+                Failure::no_leader().answer(&request.request_id)
+            }
+            Ok((operation, key)) => match shared.let_in(&operation, &key, &request) {
+                Ok(decision) => limited(Answer::empty(LET_IN), &decision),
+                Err(refused) => refused,
+            },
+        };
+        Ok(answer)
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -149,8 +196,8 @@ impl Api {
         if !shared.leads() {
             return Err(NotLeading);
         }
-        let answer = match shared.check(&request) {
-            Ok((operation, key)) => shared.serve(&operation, &key, &request).await,
+        let answer = match shared.check(&request).await {
+            Ok((operation, key)) => shared.serve_sure(&operation, &key, &request).await,
             Err(failure) => failure.answer(&request.request_id),
         };
         Ok(answer)
@@ -162,8 +209,39 @@ impl Shared {
         self.backend.leadership().borrow().leading
     }
 
-    /// The route, the signature and the scope of a request.
-    pub(crate) fn check(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
+    /// The route, the signature and the scope of a request, by tables that are not behind on a node that leads: a new
+    /// leader first applies everything that was committed before it, the disabling of a key among it. Once in a term;
+    /// from then on it applies every change before anybody is told of it.
+    pub(crate) async fn check(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
+        if let Err(failure) = self.settle().await {
+            // A path that there is not needs no tables, and a key of the secrets file is as good as ever for what any
+            // replica answers by itself.
+            let local = route::find(&request.method, &request.path)?.is_local();
+            if !local || !self.directory.is_of_the_file(&request.credentials.access_key) {
+                return Err(failure);
+            }
+        }
+        self.judge(request)
+    }
+
+    /// Waits, as the leader of a new term, until everything that was committed before is applied here.
+    async fn settle(&self) -> Result<(), Failure> {
+        let now = *self.backend.leadership().borrow();
+        if !now.leading || self.settled_term.load(Ordering::Acquire) >= now.term {
+            return Ok(());
+        }
+        match self.backend.barrier().await {
+            Ok(_) => {
+                self.settled_term.fetch_max(now.term, Ordering::AcqRel);
+                Ok(())
+            }
+            // It leads no more: whoever does judges.
+            Err(_) if !self.leads() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn judge(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
         let operation = route::find(&request.method, &request.path)?;
         let target = request.target(&self.options.audience);
         let key = self.directory.key(&request.credentials.access_key)?;
@@ -178,31 +256,68 @@ impl Shared {
 
     /// Answers a request that came in from outside and has been checked.
     pub(crate) async fn answer(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
-        let local = operation.is_local() || (is_on(Mutant::LocalReads) && !operation.changes());
-        if local || self.leads() {
+        if operation.is_local() {
+            return self.answer_local(operation, key, request).await;
+        }
+        if self.leads() || (is_on(Mutant::LocalReads) && !operation.changes()) {
             return self.serve(operation, key, request).await;
         }
-        match self.hand_on(operation, request).await {
+        match self.ask_leader(FORWARD_PATH, operation, request).await {
             Ok(Some(answer)) => answer,
             Ok(None) => self.serve(operation, key, request).await,
             Err(failure) => failure.answer(&request.request_id),
         }
     }
 
+    /// Answers what any replica answers by itself, also without a leader. While one can be asked, it is the leader that
+    /// lets the request in: it alone knows of a key that was disabled a moment ago, of spent nonces and of tokens.
+    async fn answer_local(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        if !self.leads() {
+            let asked = self.ask_leader(ADMIT_PATH, operation, request);
+            match tokio::time::timeout(LOCAL_PATIENCE, asked).await {
+                Ok(Ok(Some(let_in))) if let_in.status == LET_IN => {
+                    let mut answer = self.make(operation, key, request).await;
+                    answer.headers.extend(let_in.headers);
+                    return answer;
+                }
+                Ok(Ok(Some(refused))) => return refused,
+                // It has come to lead, or nobody can be asked.
+                Ok(Ok(None) | Err(_)) | Err(_) => {}
+            }
+        }
+        self.serve_sure(operation, key, request).await
+    }
+
+    /// Serves a request whose key is sure to be good now.
+    async fn serve_sure(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        match self.is_sure(operation, request).await {
+            true => self.serve(operation, key, request).await,
+            false => Failure::no_leader().answer(&request.request_id),
+        }
+    }
+
+    /// Whether the key of a request cannot have been disabled elsewhere by now: because it is one of the secrets file,
+    /// or because the tables are not behind. What reads or changes the tables makes sure of that by itself.
+    async fn is_sure(&self, operation: &Operation, request: &Request) -> bool {
+        !operation.is_local()
+            || self.directory.is_of_the_file(&request.credentials.access_key)
+            || self.backend.barrier().await.is_ok()
+    }
+
     /// Answers a request of a key that is not known here, which a follower may only be behind to know.
     pub(crate) async fn answer_unknown(&self, request: &Request) -> Option<Answer> {
         let unknown = self.directory.key(&request.credentials.access_key).is_ok_and(|key| key.is_none());
         let operation = route::find(&request.method, &request.path).ok()?;
-        if !unknown || self.leads() || operation.is_local() {
+        if !unknown || self.leads() {
             return None;
         }
-        match self.hand_on(&operation, request).await {
+        match self.ask_leader(FORWARD_PATH, &operation, request).await {
             Ok(Some(answer)) => Some(answer),
             // What came to nothing here may have come to something there: nobody is told that a key is bad.
             Err(failure) => Some(failure.answer(&request.request_id)),
             Ok(None) => {
-                let (operation, key) = self.check(request).ok()?;
-                Some(self.serve(&operation, &key, request).await)
+                let (operation, key) = self.check(request).await.ok()?;
+                Some(self.serve_sure(&operation, &key, request).await)
             }
         }
     }
@@ -214,7 +329,7 @@ impl Shared {
             return;
         }
         if self.leads() {
-            return self.write_denials(denials).await;
+            return self.write_denials(denials, None).await;
         }
         let leader = self.backend.leadership().borrow().leader;
         let Some(address) = leader.and_then(|leader| self.internal_address(leader)) else { return };
@@ -224,30 +339,67 @@ impl Shared {
         }
     }
 
-    pub(crate) async fn write_denials(&self, denials: Vec<Denial>) {
+    /// Writes refused calls down, once: `claim` is the nonce of the replica's call that told of them.
+    pub(crate) async fn write_denials(&self, denials: Vec<Denial>, claim: Option<Claim>) {
+        if let Some(claim) = claim {
+            match self.backend.propose(Command::Spend { claim }).await {
+                Ok(Applied { reply: Reply::Done, .. }) => {}
+                Ok(_) => {
+                    tracing::warn!("a replica's call that tells of refused calls came twice");
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "refused calls could not be written down");
+                    return;
+                }
+            }
+        }
         let command = Command::Access(Box::new(AccessCommand::Denied { denials }));
         if let Err(error) = self.backend.propose(command).await {
             tracing::debug!(%error, "refused calls could not be written down");
         }
     }
 
+    /// Frees what is remembered of keys that are gone. Only a leader that is not behind knows that they are; others
+    /// free what has expired.
+    fn forget_gone_keys(&self) {
+        let Ok(now) = self.now() else { return };
+        let leadership = *self.backend.leadership().borrow();
+        let sure = leadership.leading && self.settled_term.load(Ordering::Acquire) >= leadership.term;
+        let known = self.gate.keys();
+        let gone = if sure { self.directory.gone(known).unwrap_or_default() } else { Vec::new() };
+        self.gate.sweep(&gone, now);
+    }
+
+    /// The time by which requests are judged, in Unix seconds.
+    pub(crate) fn auth_s(&self) -> Result<i64, Failure> {
+        Ok(self.now()?.auth_s)
+    }
+
     /// Answers here: admission, then the call itself.
     async fn serve(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
-        let now = match self.now() {
-            Ok(now) => now,
-            Err(failure) => return failure.answer(&request.request_id),
-        };
-        let (mut answer, decision) = match self.gate.admit(&request.credentials, key, operation.cost(), now) {
-            Err(refused) => (refused.failure.answer(&request.request_id), refused.decision),
-            Ok(decision) => {
-                let answer = ops::run(self, operation, key, request).await;
-                (answer.unwrap_or_else(|failure| failure.answer(&request.request_id)), Some(decision))
-            }
-        };
-        for (name, value) in decision.iter().flat_map(|decision| decision.headers()) {
-            answer = answer.with(name, value);
+        match self.let_in(operation, key, request) {
+            Ok(decision) => limited(self.make(operation, key, request).await, &decision),
+            Err(refused) => refused,
         }
-        answer
+    }
+
+    /// Lets a request in, or refuses it: by its time, its nonce and its key's rates.
+    fn let_in(&self, operation: &Operation, key: &Key, request: &Request) -> Result<Decision, Answer> {
+        let now = self.now().map_err(|failure| failure.answer(&request.request_id))?;
+        self.gate.admit(&request.credentials, key, operation.cost(), now).map_err(|refused| {
+            let answer = refused.failure.answer(&request.request_id);
+            match &refused.decision {
+                Some(decision) => limited(answer, decision),
+                None => answer,
+            }
+        })
+    }
+
+    /// Makes a call that was let in.
+    async fn make(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+        let answer = ops::run(self, operation, key, request).await;
+        answer.unwrap_or_else(|failure| failure.answer(&request.request_id))
     }
 
     fn now(&self) -> Result<Now, Failure> {
@@ -256,8 +408,14 @@ impl Shared {
         Ok(Now { auth_s, monotonic: self.clock.monotonic() })
     }
 
-    /// Hands a request on to the leader and brings back its answer; `None` when this node has come to lead.
-    async fn hand_on(&self, operation: &Operation, request: &Request) -> Result<Option<Answer>, Failure> {
+    /// Hands a request on to the leader, for what `path` stands for, and brings back its answer; `None` when this node
+    /// has come to lead.
+    async fn ask_leader(
+        &self,
+        path: &'static str,
+        operation: &Operation,
+        request: &Request,
+    ) -> Result<Option<Answer>, Failure> {
         let deadline = tokio::time::Instant::now() + LEADER_WAIT;
         let mut leadership = self.backend.leadership();
         loop {
@@ -269,7 +427,7 @@ impl Shared {
             let Some(leader) = now.leader.filter(|_| !now.leading) else { return Ok(None) };
             let sent = async {
                 match self.internal_address(leader) {
-                    Some(address) => self.forwarder.send(leader, &address, operation, request).await,
+                    Some(address) => self.forwarder.send(path, (leader, &address), operation, request).await,
                     None => Err(ForwardError::NotTaken),
                 }
             };

@@ -3,6 +3,7 @@
 
 mod access;
 mod batch;
+mod bodies;
 mod callbacks;
 mod client;
 pub(crate) mod fake;
@@ -17,8 +18,13 @@ mod job_runs;
 mod jobs;
 mod json;
 mod limits;
+mod replay;
+mod sealing;
 mod signing;
+mod sync;
 mod tasks;
+mod tenants;
+mod terms;
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};

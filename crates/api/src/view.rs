@@ -8,7 +8,7 @@ pub use callback::{callback, callback_sends, event};
 
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::query::TaskView;
-use orloj_model::task::{self, Outcome, Reason, Shard, Status};
+use orloj_model::task::{self, Origin, Outcome, Reason, Shard, Status};
 use orloj_scheduler::LiveExecutor;
 use orloj_scheduler::results::{json_or_text, of_shards};
 use orloj_wire::rest;
@@ -62,6 +62,10 @@ pub fn task(view: &TaskView, detail: Detail, applied_index: u64) -> rest::Task {
         shards_running: state.running,
         shards_failed: state.failed,
         depends_on: spec.depends_on.iter().map(graph::depends_on).collect(),
+        retry_of: match &spec.origin {
+            Origin::RetryOf(task) => Some(task.to_string()),
+            _ => None,
+        },
         run_id,
         step,
         params: whole.then(|| json_or_text(&spec.params)),

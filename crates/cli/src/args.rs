@@ -204,6 +204,11 @@ pub enum TaskCommand {
         /// Its id, tsk_…
         task: String,
     },
+    /// Submit a task that has ended without success again, as a new one that points back.
+    Retry {
+        /// Its id, tsk_…
+        task: String,
+    },
     /// Show the tasks around one and who waits for whom; of a workflow the whole run.
     Graph {
         /// Its id, tsk_…
@@ -307,6 +312,12 @@ pub struct SubmitArgs {
     /// With --wait: the longest wait, in ms.
     #[arg(long, requires = "wait")]
     pub wait_timeout_ms: Option<u64>,
+    /// Submit it and wait for its end in one call, at most 3 s; for what is estimated to take less.
+    #[arg(long, conflicts_with = "wait", requires = "estimate_ms")]
+    pub sync: bool,
+    /// How long it is expected to take, in ms.
+    #[arg(long)]
+    pub estimate_ms: Option<u64>,
 }
 
 /// What becomes of the other shards of a task when one has failed for good.
@@ -400,6 +411,8 @@ mod tests {
     fn options_that_exclude_one_another_are_refused() {
         assert!(parse("orloj task submit echo --delay-ms 5 --run-at 2030-01-01T00:00:00Z").is_err());
         assert!(parse("orloj task submit echo --wait-timeout-ms 5").is_err());
+        assert!(parse("orloj task submit echo --sync").is_err());
+        assert!(parse("orloj task submit echo --sync --estimate-ms 5").is_ok());
         assert!(parse("orloj task submit echo --wait --wait-timeout-ms 5 --backoff-ms 1,2,3").is_ok());
     }
 }

@@ -2,7 +2,7 @@
 
 use orloj_wire::rest::{
     AccessKeys, Audit, Caller, CallerChanged, Callers, KeyChanged, MadeKey, MadeWebhookSecret, NewKey,
-    PutCaller,
+    PutCaller, Renewed, Sealing,
 };
 
 use crate::calls::{plain, segment};
@@ -20,10 +20,26 @@ pub struct AuditQuery {
     pub page_size: Option<usize>,
 }
 
+/// Which callers to list.
+#[derive(Debug, Clone, Default)]
+pub struct CallersQuery {
+    /// At most so many, 1-100; by default 100.
+    pub page_size: Option<usize>,
+    /// `nextPageToken` of the page before.
+    pub page_token: Option<String>,
+}
+
 impl Client {
-    /// Every caller that was made through the API.
-    pub async fn callers(&self) -> Result<Callers, Error> {
-        self.send(Call::get("/openapi/v1/callers".to_owned())).await
+    /// A page of the callers that were made through the API, by name.
+    pub async fn callers(&self, query: &CallersQuery) -> Result<Callers, Error> {
+        let mut call = Call::get("/openapi/v1/callers".to_owned());
+        if let Some(size) = query.page_size {
+            call = call.with("page_size", size);
+        }
+        if let Some(token) = &query.page_token {
+            call = call.with("page_token", plain("page token", token)?);
+        }
+        self.send(call).await
     }
 
     /// One caller.
@@ -77,6 +93,16 @@ impl Client {
     pub async fn delete_webhook_secret(&self, caller: &str, id: &str) -> Result<KeyChanged, Error> {
         let end = format!("/webhook-secrets/{}", segment("webhook secret", id)?);
         self.send(Call::delete(caller_path(caller, &end)?)).await
+    }
+
+    /// What seals the stored secrets, as the replica that answers knows it.
+    pub async fn sealing(&self) -> Result<Sealing, Error> {
+        self.send(Call::get("/openapi/v1/sealing".to_owned())).await
+    }
+
+    /// Seals stored secrets anew with the leader's first sealing key. To be called until nothing remains.
+    pub async fn renew_sealing(&self) -> Result<Renewed, Error> {
+        self.send(Call::post("/openapi/v1/sealing/renew".to_owned())).await
     }
 
     /// A page of the audit, newest first.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use orloj_wire::rest::{
     AddMember, Attempts, Callbacks, Cancelled, Cluster, Drain, Drained, Executors, LogPiece, MAX_WAIT_MS,
-    MemberChanged, Redelivering, Submit, SubmitBatch, Submitted, SubmittedBatch, Task, TaskGraph, TaskPage,
-    Transfer, Transferred,
+    MemberChanged, Redelivering, SYNC_LIMIT_MS, Submit, SubmitBatch, Submitted, SubmittedBatch, Task,
+    TaskGraph, TaskPage, Transfer, Transferred,
 };
 use orloj_wire::sign;
 use tokio::time::Instant;
@@ -69,6 +69,16 @@ impl Client {
         self.send(call).await
     }
 
+    /// Submits a short task and waits for its end in the same call, at most 3 s: the task, which is terminal unless it
+    /// took longer. `estimated_duration_ms` must be given and be below 3,000. Without an Idempotency-Key a fresh one
+    /// is made.
+    pub async fn submit_sync(&self, task: &Submit, idempotency_key: Option<&str>) -> Result<Task, Error> {
+        let mut call = Call::post("/openapi/v1/tasks/sync".to_owned()).with_body(task);
+        call.idempotency_key = Some(idempotency_key.map_or_else(sign::new_nonce, str::to_owned));
+        call.wait = Duration::from_millis(SYNC_LIMIT_MS);
+        self.send(call).await
+    }
+
     /// One task, with everything that is known about it.
     pub async fn get(&self, task_id: &str) -> Result<Task, Error> {
         self.send(Call::get(task_path(task_id, "")?)).await
@@ -120,6 +130,14 @@ impl Client {
     /// Cancels a task. While it runs this asks its executor to stop: see `cancelRequested`.
     pub async fn cancel(&self, task_id: &str) -> Result<Cancelled, Error> {
         self.send(Call::post(task_path(task_id, "/cancel")?)).await
+    }
+
+    /// Submits a task that has ended without success again, as a new one that points back with `retryOf`. Without an
+    /// Idempotency-Key a fresh one is made.
+    pub async fn retry(&self, task_id: &str, idempotency_key: Option<&str>) -> Result<Submitted, Error> {
+        let mut call = Call::post(task_path(task_id, "/retry")?);
+        call.idempotency_key = Some(idempotency_key.map_or_else(sign::new_nonce, str::to_owned));
+        self.send(call).await
     }
 
     /// Every attempt of a task.

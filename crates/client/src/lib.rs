@@ -28,7 +28,7 @@ mod options;
 mod retry;
 mod send;
 
-pub use admin::AuditQuery;
+pub use admin::{AuditQuery, CallersQuery};
 pub use calls::{ListQuery, LogQuery};
 pub use error::Error;
 pub use options::{Credentials, Options};

@@ -12,6 +12,7 @@ mod graph;
 pub mod job;
 pub mod preview;
 pub mod reference;
+mod sealing;
 pub mod step;
 mod submit;
 pub mod trigger;
@@ -31,6 +32,7 @@ pub use batch::{BATCH_BODY_LIMIT, BATCH_LIMIT, BatchResult, SubmitBatch, Submitt
 pub use callback::{Callback, CallbackSend, Callbacks, Redelivering};
 pub use depends::{DEPENDS_LIMIT, OnShardFailure, Parent};
 pub use graph::{GRAPH_LIMIT, GraphEdge, GraphNode, TaskGraph};
+pub use sealing::{Renewed, Sealing};
 pub use step::{StepNeed, StepSpec};
 pub use submit::{
     BackoffMs, DEFAULT_PRIORITY, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS,
@@ -50,10 +52,14 @@ pub const REQUEST_ID_HEADER: &str = "x-request-id";
 pub const BODY_LIMIT: usize = 256 * 1024;
 /// The largest body, in bytes, that says what a job is.
 pub const JOB_BODY_LIMIT: usize = 1024 * 1024;
+/// A synchronous submission is taken when it is expected to end in less, and answered at the latest then, in ms.
+pub const SYNC_LIMIT_MS: u64 = 3_000;
 /// The longest that a long poll waits, in ms.
 pub const MAX_WAIT_MS: u64 = 30_000;
 /// The largest page of a list.
 pub const MAX_PAGE: usize = 100;
+/// The largest page of the audit.
+pub const MAX_AUDIT_PAGE: usize = 500;
 /// The largest piece of a log in one answer, in bytes.
 pub const MAX_LOG_PIECE: u32 = 256 * 1024;
 
@@ -208,6 +214,9 @@ pub struct Task {
     /// Tasks that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependsOn>,
+    /// Of one that was retried by hand: the task that did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<String>,
     /// Of a step of a workflow: the task that stands for the run of the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,

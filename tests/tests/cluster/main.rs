@@ -21,6 +21,8 @@ mod job_commands;
 mod jobs;
 mod leader_killed;
 mod leader_stopped;
+mod must_fail;
 mod replica_data;
 mod shards;
+mod sync;
 mod tls;

@@ -96,6 +96,15 @@ impl Call {
         self
     }
 
+    /// That it answers 304 to who has what it would show.
+    pub(super) fn if_none_match(self) -> Call {
+        self.header(
+            "If-None-Match",
+            json!({ "type": "string" }),
+            "An `ETag` that is known, or several by comma.",
+        )
+    }
+
     /// Its body.
     pub(super) fn takes<T: JsonSchema + DeserializeOwned + Serialize>(mut self, example: Value) -> Call {
         self.takes = Some(body::<T>(example, true));
@@ -192,7 +201,9 @@ impl Call {
     fn path_parameters(&self) -> Vec<Value> {
         let used = IDS.iter().filter(|(name, _, _)| self.path.contains(&format!("{{{name}}}")));
         used.map(|(name, example, text)| {
-            let schema = json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" });
+            // Not of dots alone: a proxy could take that for another path.
+            let schema =
+                json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$" });
             json!({ "name": name, "in": "path", "required": true, "schema": schema,
                     "description": text, "example": example })
         })
@@ -252,10 +263,8 @@ fn common(operation: &Operation, takes_body: bool) -> Vec<Code> {
         Code::Internal,
         Code::NotReady,
         Code::Overloaded,
+        Code::NoLeader,
     ];
-    if !operation.is_local() {
-        codes.push(Code::NoLeader);
-    }
     if operation.changes() {
         codes.extend([Code::DiskLow, Code::CommitUnknown]);
     }

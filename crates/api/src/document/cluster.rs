@@ -46,7 +46,10 @@ fn drain() -> Call {
 
 fn cluster() -> Call {
     Call::new("cluster", "GET", "/openapi/v1/cluster", "Show the replicas and who leads")
-        .text("Every replica answers by itself, also when none leads.")
+        .text(
+            "Every replica answers by itself. Without a leader it answers the keys of the secrets file alone: of any \
+             other it cannot know whether it was disabled meanwhile.",
+        )
         .answers::<Cluster>(200, "The cluster as the answering replica sees it.", json!({
             "clusterId": "orloj", "leader": 1, "round": 7, "term": 9,
             "members": [{

@@ -15,7 +15,9 @@ const TASK: &str = "tsk_AAECAwQFBgcICQoLDA0ODw";
 
 /// The entries.
 pub(super) fn calls() -> Vec<Call> {
-    vec![submit(), batch(), list(), get(), cancel(), attempts(), logs(), graph(), callbacks(), redeliver()]
+    let mut calls = vec![submit(), batch(), sync(), list(), get(), cancel(), retry(), attempts()];
+    calls.extend([logs(), graph(), callbacks(), redeliver()]);
+    calls
 }
 
 fn number(min: u64, max: u64) -> Value {
@@ -23,7 +25,16 @@ fn number(min: u64, max: u64) -> Value {
 }
 
 fn any_number() -> Value {
-    json!({ "type": "integer", "minimum": 0 })
+    number(0, u64::MAX)
+}
+
+fn handler_name() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$" })
+}
+
+/// Where a page begins: nobody but a replica can make one.
+pub(super) fn page_token() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" })
 }
 
 fn idempotent(call: Call) -> Call {
@@ -89,6 +100,38 @@ fn batch() -> Call {
     idempotent(call)
 }
 
+fn sync() -> Call {
+    let mut open = task();
+    let fields = open.as_object_mut().expect("a task is an object");
+    for not_yet in ["result", "logTail", "finishedAt"] {
+        fields.remove(not_yet);
+    }
+    fields.insert("status".to_owned(), json!("RUNNING"));
+    fields.insert("shardsSucceeded".to_owned(), json!(0));
+    fields.insert("shardsRunning".to_owned(), json!(1));
+    fields.insert("attempts".to_owned(), json!([]));
+    let call = Call::new(TAG, "POST", "/openapi/v1/tasks/sync", "Submit a short task and wait for its end")
+        .text(
+            "For what ends within 3 seconds: `estimatedDurationMs`, or the mean of the handler's last runs where that \
+             is more, with the time until it is due, must be below 3,000; else submit it with `POST \
+             /openapi/v1/tasks`. The task is committed before the wait begins and goes on whatever becomes of the \
+             connection. The same key on this call and on the other names two tasks.",
+        )
+        .takes::<Submit>(json!({
+            "handler": "shell", "params": { "command": "echo hello" }, "estimatedDurationMs": 200,
+        }))
+        .answers::<Task>(200, "It has ended: see its `status`.", task())
+        .answers::<Task>(202, "It has not ended within 3 seconds: the task as it stood, to be read at `Location`.", open)
+        .refuses(&[
+            Code::SyncDurationTooLong,
+            Code::HandlerUnknown,
+            Code::ExecutorDenied,
+            Code::CallbackUrlNotAllowed,
+            Code::IdempotencyKeyReused,
+        ]);
+    idempotent(call)
+}
+
 fn list() -> Call {
     let statuses = json!({ "type": "string", "enum": ["PENDING", "RUNNING", "SUCCESS", "FAILED", "CANCELLED", "SKIPPED"] });
     let mut task = task();
@@ -98,9 +141,9 @@ fn list() -> Call {
     Call::new(TAG, "GET", "/openapi/v1/tasks", "List tasks, newest first")
         .text("In a list, `params`, `attempts`, `result` and `logTail` are left out. A page may be short although more follow.")
         .query("status", statuses, "Only tasks with this status.")
-        .query("handler", json!({ "type": "string" }), "Only tasks of this handler.")
+        .query("handler", handler_name(), "Only tasks of this handler.")
         .query("page_size", number(1, MAX_PAGE as u64), "How many, at most; 20 when absent.")
-        .query("page_token", json!({ "type": "string" }), "`nextPageToken` of the page before, with the same filters.")
+        .query("page_token", page_token(), "`nextPageToken` of the page before, with the same filters.")
         .answers::<TaskPage>(200, "A page.", json!({
             "tasks": [task], "nextPageToken": "djEuMTIz", "appliedIndex": 4711,
         }))
@@ -108,12 +151,15 @@ fn list() -> Call {
 
 fn get() -> Call {
     Call::new(TAG, "GET", "/openapi/v1/tasks/{taskId}", "Show a task, at once or as soon as it has changed")
-        .text("With `after_version` and `wait_ms` it is a long poll. `ETag` is the task's version.")
+        .text(
+            "With `after_version` and `wait_ms` it is a long poll. `ETag` stands for the version, and of a task with a \
+             callback also for where that stands.",
+        )
         .query("after_version", any_number(), "Answer as soon as the version is above this.")
         .query("wait_ms", number(0, MAX_WAIT_MS), "How long to wait for that, in ms; needs `after_version`.")
-        .header("If-None-Match", json!({ "type": "string" }), "The `ETag` that is known.")
+        .if_none_match()
         .answers::<Task>(200, "The task.", task())
-        .answers_empty(304, "It still has the version that `If-None-Match` names.")
+        .answers_empty(304, "It is still the one that `If-None-Match` names.")
         .refuses(&[Code::TaskNotFound, Code::TooManyWaiters])
 }
 
@@ -132,6 +178,25 @@ fn cancel() -> Call {
             cancelled("RUNNING", true),
         )
         .refuses(&[Code::TaskNotFound, Code::TaskAlreadyTerminal])
+}
+
+fn retry() -> Call {
+    let call = Call::new(TAG, "POST", "/openapi/v1/tasks/{taskId}/retry", "Submit a task that did not succeed again")
+        .text(
+            "A new task with what was asked for and every try ahead of it, due at once; its `retryOf` points back. A \
+             job does not count it among its own. Not of a task that has succeeded or not ended, nor of a step or a \
+             run of a workflow: a job is run again as a whole.",
+        )
+        .may_take::<Nothing>(json!({}))
+        .answers::<Submitted>(202, "It was taken.", submitted())
+        .refuses(&[
+            Code::TaskNotFound,
+            Code::Conflict,
+            Code::ExecutorDenied,
+            Code::CallbackUrlNotAllowed,
+            Code::IdempotencyKeyReused,
+        ]);
+    idempotent(call)
 }
 
 fn attempts() -> Call {

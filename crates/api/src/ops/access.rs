@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 
 use orloj_model::access::{
-    AccessKeyRow, Actor, CallbackHost, CallerRow, CallerSettings, KeyLimits, KeyOwner, Scope,
+    AccessKeyRow, Actor, CallbackHost, CallerSettings, KeyLimits, KeyOwner, Scope as KeyScope,
 };
 use orloj_model::command::{AccessCommand, Command};
 use orloj_model::id::CallerId;
+use orloj_model::query::CallerView;
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
 use orloj_wire::callback::{HostEntry, WebhookSecret};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::{
-    self, AccessKey, AccessKeys, Caller, CallerChanged, Callers, KeyChanged, MadeKey, MadeWebhookSecret,
-    NewKey, PutCaller, WebhookSecretInfo,
+    self, AccessKey, AccessKeys, Caller, CallerChanged, Callers, KeyChanged, MAX_PAGE, MadeKey,
+    MadeWebhookSecret, NewKey, PutCaller, WebhookSecretInfo,
 };
 use orloj_wire::sign::base64url;
 use orloj_wire::time::Time;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 use super::{Call, unexpected};
 use crate::keyring::is_access_key;
 use crate::outcome::{Answer, Failure};
+use crate::page::Scope;
 use crate::route::AccessOperation;
 use crate::seal::{SealError, of_key, of_webhook};
 
@@ -46,24 +48,39 @@ impl Call<'_> {
             AccessOperation::DisableKey(key) => self.set_key(key, false).await,
             AccessOperation::DeleteKey(key) => self.delete_key(key).await,
             AccessOperation::ListAudit => self.list_audit().await,
+            AccessOperation::ShowSealing => self.show_sealing(),
+            AccessOperation::RenewSealing => self.renew_sealing().await,
         }
     }
 
     async fn list_callers(&self) -> Result<Answer, Failure> {
-        self.no_parameters()?;
+        let mut parameters = self.request.parameters()?;
+        let limit = parameters.number("page_size", 1, MAX_PAGE as u64)?.unwrap_or(MAX_PAGE as u64) as usize;
+        let token = parameters.text("page_token");
+        parameters.finish()?;
+        let (scope, now) = (Scope { caller: "", filters: "callers" }, self.wall_ms());
+        let after = token.map(|token| self.shared.tokens.open_text(scope, token, now)).transpose()?;
+        let foreign = |_| Failure::new(Code::InvalidQuery, "page_token: is not a token of this list");
+        let after = after.map(CallerId::new).transpose().map_err(foreign)?;
         self.shared.backend.barrier().await?;
-        let access = self.shared.backend.access()?;
-        let callers = access.callers.iter().map(|(id, row)| caller(id, row, &access.keys)).collect();
-        Ok(Answer::json(200, &Callers { callers }))
+        // One more than asked for tells whether another page follows.
+        let mut callers = self.shared.backend.callers(after.as_ref(), limit + 1)?;
+        let more = callers.len() > limit;
+        callers.truncate(limit);
+        let next = callers.last().filter(|_| more).map(|last| last.id.as_str());
+        let body = Callers {
+            next_page_token: next.map(|id| self.shared.tokens.seal_text(scope, id, now)),
+            callers: callers.iter().map(caller).collect(),
+        };
+        Ok(Answer::json(200, &body))
     }
 
     async fn get_caller(&self, id: &str) -> Result<Answer, Failure> {
         self.no_parameters()?;
         self.shared.backend.barrier().await?;
-        let access = self.shared.backend.access()?;
-        let found = access.callers.iter().find(|(known, _)| known.as_str() == id);
-        let (id, row) = found.ok_or_else(|| Failure::from(Refusal::CallerNotFound))?;
-        Ok(Answer::json(200, &caller(id, row, &access.keys)))
+        let found = CallerId::new(id).ok().map(|id| self.shared.backend.caller(&id)).transpose()?.flatten();
+        let found = found.ok_or_else(|| Failure::from(Refusal::CallerNotFound))?;
+        Ok(Answer::json(200, &caller(&found)))
     }
 
     async fn put_caller(&self, id: &str) -> Result<Answer, Failure> {
@@ -96,9 +113,9 @@ impl Call<'_> {
     async fn list_admin_keys(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
         self.shared.backend.barrier().await?;
-        let access = self.shared.backend.access()?;
-        let admins = access.keys.iter().filter(|(_, row)| matches!(row.owner, KeyOwner::Admin { .. }));
-        Ok(Answer::json(200, &AccessKeys { keys: admins.map(|(name, row)| access_key(name, row)).collect() }))
+        let admins = self.shared.backend.admin_keys()?;
+        let keys = admins.iter().map(|(name, row)| access_key(name, row)).collect();
+        Ok(Answer::json(200, &AccessKeys { keys }))
     }
 
     async fn add_key(&self, caller: Option<&str>) -> Result<Answer, Failure> {
@@ -112,7 +129,7 @@ impl Call<'_> {
             Some(id) => (KeyOwner::Caller(caller_id(id)?), ("ak_", "sk_")),
             None => {
                 let scopes: BTreeSet<_> =
-                    body.admin_scopes().iter().filter_map(|name| Scope::from_name(name)).collect();
+                    body.admin_scopes().iter().filter_map(|name| KeyScope::from_name(name)).collect();
                 self.may_give(&scopes)?;
                 (KeyOwner::Admin { scopes }, ("adk_", "ads_"))
             }
@@ -128,7 +145,7 @@ impl Call<'_> {
     }
 
     /// Refuses to hand on what the key of the request has not itself.
-    fn may_give(&self, scopes: &BTreeSet<Scope>) -> Result<(), Failure> {
+    fn may_give(&self, scopes: &BTreeSet<KeyScope>) -> Result<(), Failure> {
         match scopes.difference(&self.key.rights.scopes).next() {
             None => Ok(()),
             Some(scope) => {
@@ -141,9 +158,8 @@ impl Call<'_> {
     /// Refuses to touch an administrator's key that may do more than the key of the request.
     async fn may_touch(&self, key: &str) -> Result<(), Failure> {
         self.shared.backend.barrier().await?;
-        let access = self.shared.backend.access()?;
-        match access.keys.iter().find(|(name, _)| name.as_str() == key).map(|(_, row)| &row.owner) {
-            Some(KeyOwner::Admin { scopes }) => self.may_give(scopes),
+        match self.shared.backend.access_key(key)?.map(|row| row.owner) {
+            Some(KeyOwner::Admin { scopes }) => self.may_give(&scopes),
             _ => Ok(()),
         }
     }
@@ -196,7 +212,7 @@ impl Call<'_> {
         }
     }
 
-    async fn change(&self, command: AccessCommand) -> Result<Reply, Failure> {
+    pub(super) async fn change(&self, command: AccessCommand) -> Result<Reply, Failure> {
         let Applied { reply, .. } = self.shared.backend.propose(Command::Access(Box::new(command))).await?;
         match reply {
             Reply::Refused(refusal) => Err(refusal.into()),
@@ -206,7 +222,7 @@ impl Call<'_> {
 
     fn seal(&self, of: &str, secret: &str) -> Result<Vec<u8>, Failure> {
         self.shared.directory.sealer().seal(of, secret).map_err(|error| match error {
-            SealError::NoKey => Failure::new(Code::Conflict, error.to_string()),
+            SealError::NoKey => no_key(&error),
             _ => Failure::internal("a secret cannot be sealed", &error),
         })
     }
@@ -216,6 +232,11 @@ impl Call<'_> {
         self.shared.random.fill(&mut bytes);
         bytes
     }
+}
+
+/// The replicas have no sealing key.
+pub(super) fn no_key(error: &SealError) -> Failure {
+    Failure::new(Code::Conflict, error.to_string())
 }
 
 /// One character of 32 for each byte.
@@ -251,7 +272,7 @@ fn settings(body: PutCaller) -> CallerSettings {
     CallerSettings {
         enabled: body.enabled,
         description: body.description,
-        scopes: body.scopes.iter().filter_map(|name| Scope::from_name(name)).collect(),
+        scopes: body.scopes.iter().filter_map(|name| KeyScope::from_name(name)).collect(),
         handlers: body.handlers,
         callback_hosts: body.callback_hosts.into_iter().map(host).collect(),
         limits: KeyLimits {
@@ -264,7 +285,7 @@ fn settings(body: PutCaller) -> CallerSettings {
     }
 }
 
-fn names(scopes: &BTreeSet<Scope>) -> Vec<String> {
+fn names(scopes: &BTreeSet<KeyScope>) -> Vec<String> {
     scopes.iter().map(|scope| scope.name().to_owned()).collect()
 }
 
@@ -281,7 +302,8 @@ fn access_key(name: &str, row: &AccessKeyRow) -> AccessKey {
     }
 }
 
-fn caller(id: &CallerId, row: &CallerRow, keys: &[(String, AccessKeyRow)]) -> Caller {
+fn caller(view: &CallerView) -> Caller {
+    let CallerView { id, row, keys } = view;
     let settings = &row.settings;
     let host = |host: &CallbackHost| HostEntry {
         host: host.host.clone(),
@@ -289,7 +311,6 @@ fn caller(id: &CallerId, row: &CallerRow, keys: &[(String, AccessKeyRow)]) -> Ca
         plain_http: host.plain_http,
         allow_cidrs: host.allow_cidrs.clone(),
     };
-    let own = keys.iter().filter(|(_, row)| row.owner == KeyOwner::Caller(id.clone()));
     Caller {
         caller_id: id.to_string(),
         version: row.version,
@@ -305,7 +326,7 @@ fn caller(id: &CallerId, row: &CallerRow, keys: &[(String, AccessKeyRow)]) -> Ca
             submits_burst: settings.limits.submits_burst,
             waiters: settings.limits.waiters,
         },
-        keys: own.map(|(name, row)| access_key(name, row)).collect(),
+        keys: keys.iter().map(|(name, row)| access_key(name, row)).collect(),
         webhook_secrets: row
             .webhook_secrets
             .iter()

@@ -85,6 +85,12 @@ pub(super) fn command(submit: Submit, beyond: Beyond) -> Command {
     }))))
 }
 
+/// The command of a submission whose parents are those of an earlier one.
+pub(super) fn command_again(submit: Submit, on_shard_failure: OnShardFailure) -> Command {
+    let parents = submit.spec.depends_on.clone();
+    command(submit, Beyond { parents, siblings: Vec::new(), on_shard_failure })
+}
+
 /// The submission that a command is.
 pub(super) fn submit_of(command: &Command) -> Option<&Submit> {
     match command {

@@ -25,8 +25,12 @@ impl Call<'_> {
         if is_on(Mutant::AckBeforeCommit) {
             return Ok(self.answer_at_once(command));
         }
-        let applied = self.shared.backend.propose(command).await?;
-        let (body, replayed) = submitted(applied)?;
+        self.taken(command).await
+    }
+
+    /// Proposes a submission, and answers once it is committed.
+    pub(super) async fn taken(&self, command: Command) -> Result<Answer, Failure> {
+        let (body, replayed) = submitted(self.shared.backend.propose(command).await?)?;
         let location = format!("/openapi/v1/tasks/{}", body.task_id);
         let answer = Answer::json(202, &body).at(body.applied_index).with("location", location);
         Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })

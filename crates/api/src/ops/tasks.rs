@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Call, DEFAULT_PAGE, Nothing, task_id, unexpected};
 use crate::backend::{At, PageQuery};
+use crate::etag;
 use crate::outcome::{Answer, Failure};
 use crate::page::Scope;
 use crate::view::{self, Detail};
@@ -36,15 +37,17 @@ impl Call<'_> {
             }
             (_, None) => self.fresh_task(id).await?,
         };
-        let etag = format!("\"{}\"", task.value.state.version);
-        if self.request.if_none_match.as_deref() == Some(etag.as_str()) {
-            return Ok(Answer::empty(304).at(task.applied).with("etag", etag));
-        }
+        let answer = self.shown_task(&task, 200)?;
+        Ok(etag::unless_known(answer, self.request.if_none_match.as_deref()))
+    }
+
+    /// A task, whole, with its validator.
+    pub(super) fn shown_task(&self, task: &At<TaskView>, status: u16) -> Result<Answer, Failure> {
         let mut body = view::task(&task.value, Detail::Whole, task.applied);
         if task.value.spec.callback_url.is_some() {
-            body.callback = self.shared.backend.callback(id)?.as_ref().map(view::callback);
+            body.callback = self.shared.backend.callback(task.value.id)?.as_ref().map(view::callback);
         }
-        Ok(Answer::json(200, &body).at(task.applied).with("etag", etag))
+        Ok(Answer::json(status, &body).at(task.applied).with("etag", etag::of_task(&body)))
     }
 
     /// The task as of now: everything that was acknowledged before the request is in it.
@@ -95,7 +98,7 @@ impl Call<'_> {
         parameters.finish()?;
         let filters =
             format!("status={}&handler={}", status.unwrap_or_default(), handler.unwrap_or_default());
-        let scope = Scope { caller, filters: &filters };
+        let scope = Scope { caller: caller.as_str(), filters: &filters };
         let status = status.map(status_filter).transpose()?;
         let now = self.wall_ms();
         let after = token.map(|token| self.shared.tokens.open(scope, token, now)).transpose()?;

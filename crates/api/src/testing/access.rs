@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{Draft, Node, Universe};
 
-const CALLERS: &str = "/openapi/v1/callers/shop";
+pub(super) const CALLERS: &str = "/openapi/v1/callers/shop";
 
-fn put(path: &str, body: Value) -> Draft {
+pub(super) fn put(path: &str, body: Value) -> Draft {
     Draft { method: "PUT".into(), ..Draft::post(path, body) }.by_admin()
 }
 
@@ -25,7 +25,7 @@ fn get(path: &str) -> Draft {
 }
 
 /// Makes a key of the caller `shop`.
-async fn make_key(node: &Node) -> (String, String) {
+pub(super) async fn make_key(node: &Node) -> (String, String) {
     let made = node.call(&post(&format!("{CALLERS}/keys"))).await;
     assert_eq!(made.status, 201, "{}", made.text);
     let text = |field: &str| made.body[field].as_str().unwrap().to_owned();
@@ -266,4 +266,45 @@ async fn refused_calls_of_every_replica_are_recorded_and_counted() {
         assert_eq!((&record["action"], &record["detail"]), (&json!("submit"), &json!("invalid_signature")));
     }
     assert!(records.len() <= 4, "{records:?}");
+}
+
+#[tokio::test]
+async fn callers_come_page_by_page_each_with_its_own_keys() {
+    let universe = Universe::of(2).await;
+    let node = &universe.nodes[1];
+    for name in ["e", "c", "a1", "d", "b"] {
+        node.call(&put(&format!("/openapi/v1/callers/{name}"), json!({"description": name}))).await.is_ok();
+        node.call(&post(&format!("/openapi/v1/callers/{name}/keys"))).await.is_ok();
+    }
+    let list = |query: &str| get("/openapi/v1/callers").query(query);
+    let (mut names, mut token, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let page = node.call(&list(&format!("page_size=2{token}"))).await;
+        page.is_ok();
+        for caller in page.body["callers"].as_array().unwrap() {
+            assert_eq!(caller["callerId"], caller["description"]);
+            assert_eq!(caller["keys"].as_array().unwrap().len(), 1, "{caller}");
+            names.push(caller["callerId"].as_str().unwrap().to_owned());
+        }
+        pages += 1;
+        let Some(next) = page.body["nextPageToken"].as_str() else { break };
+        token = format!("&page_token={next}");
+    }
+    assert_eq!((names.join(" "), pages), ("a1 b c d e".to_owned(), 3));
+    let whole = node.call(&list("")).await;
+    assert_eq!(
+        (whole.body["callers"].as_array().unwrap().len(), &whole.body["nextPageToken"]),
+        (5, &Value::Null)
+    );
+    // A token of another list is none of this one.
+    for id in ["x", "y"] {
+        let job =
+            json!({"jobId": id, "handler": "echo", "triggers": [{"kind": "cron", "expression": "@daily"}]});
+        assert_eq!(node.call(&Draft::post("/openapi/v1/jobs", job)).await.status, 201);
+    }
+    let jobs = node.call(&Draft::get("/openapi/v1/jobs").query("page_size=1")).await;
+    let foreign = format!("page_token={}", jobs.body["nextPageToken"].as_str().unwrap());
+    for bad in [foreign.as_str(), "page_token=abc", "page_size=0", "page_size=101", "unknown=1"] {
+        node.call(&list(bad)).await.is(400, "invalid_query");
+    }
 }

@@ -102,3 +102,26 @@ async fn a_callback_shows_where_it_stands_to_its_owner_alone() {
     assert_eq!(node.call(&history(&plain)).await.body["callback"], Value::Null);
     node.call(&redeliver(&plain)).await.is(409, "conflict");
 }
+
+#[tokio::test]
+async fn a_task_that_is_known_is_sent_again_when_its_callback_has_moved_on() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let task = node.call(&submit(URL)).await.task_id();
+    let fence = universe.grant(&task, 1);
+    universe.succeed(&task, 1, fence);
+    let get = |known: &str| {
+        let mut draft = Draft::get(&format!("/openapi/v1/tasks/{task}"));
+        draft.headers = vec![("if-none-match", known.to_owned())];
+        draft
+    };
+    let ended = node.call(&get("\"3\"")).await;
+    assert_eq!((ended.status, &ended.body["callback"]["state"]), (200, &"pending".into()), "{}", ended.text);
+    let etag = ended.header("etag").to_owned();
+    assert_eq!(node.call(&get(&etag)).await.status, 304);
+    send(&universe, &task, 1, 1, SendOutcome::Delivered { status: 204 });
+    let delivered = node.call(&get(&etag)).await;
+    assert_eq!((delivered.status, &delivered.body["version"]), (200, &ended.body["version"]));
+    assert_eq!(delivered.body["callback"]["state"], "delivered");
+    assert_ne!(delivered.header("etag"), etag);
+}

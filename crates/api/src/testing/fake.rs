@@ -1,5 +1,7 @@
 //! A cluster without storage and consensus: one state for all nodes, changed by the model's own `apply`.
 
+mod access;
+mod behind;
 mod jobs;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +12,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orloj_model::executor::Executor;
-use orloj_model::graph::Graph;
+use orloj_model::graph::{Graph, OnShardFailure};
 use orloj_model::id::{CallerId, Millis, NodeId, Round, TaskId};
 use orloj_model::query::{self, TaskView};
 use orloj_model::tables::{MapTables, Write as _};
@@ -34,6 +36,7 @@ use super::fake_leader::FakeLeader;
 use super::json::Json;
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
 use crate::{Api, Backend, Directory, Leader, Metrics, Options, Parts};
+use behind::Behind;
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
@@ -71,10 +74,12 @@ pub(crate) struct Node {
     pub(crate) public: Router,
     pub(crate) internal: Router,
     pub(crate) debug: Router,
+    pub(crate) api: Api,
     pub(crate) url: String,
     pub(crate) address: String,
     pub(crate) leader: Arc<FakeLeader>,
     leadership: watch::Sender<Leadership>,
+    behind: Arc<Behind>,
     id: NodeId,
 }
 
@@ -139,6 +144,11 @@ impl Universe {
         rows.collect()
     }
 
+    /// Every caller and every key.
+    pub(crate) fn access(&self) -> query::Access {
+        query::access(&self.shared.state.lock().unwrap().tables).unwrap()
+    }
+
     /// How many commands the API has proposed.
     pub(crate) fn proposals(&self) -> u64 {
         self.shared.proposals.load(Ordering::SeqCst)
@@ -181,8 +191,13 @@ async fn node(
     change(&mut options);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let backend: Arc<dyn Backend> =
-        Arc::new(FakeStore { id, shared: Arc::clone(shared), leadership: leadership.clone() });
+    let behind: Arc<Behind> = Arc::default();
+    let backend: Arc<dyn Backend> = Arc::new(FakeStore {
+        id,
+        shared: Arc::clone(shared),
+        leadership: leadership.clone(),
+        behind: Arc::clone(&behind),
+    });
     let parts = Parts {
         options,
         directory: Directory::new(fake_keys::keyring(), fake_keys::sealer(), Arc::clone(&backend)),
@@ -195,14 +210,14 @@ async fn node(
     let api = Api::start(parts, stop.clone()).unwrap();
     let debug = crate::debug_router(api.clone());
     let (public, internal) =
-        (crate::public_router(api.clone(), Arc::new(registry)), crate::internal_router(api));
+        (crate::public_router(api.clone(), Arc::new(registry)), crate::internal_router(api.clone()));
     for (listener, router, bounds) in [
         (public_listener, public.clone(), Bounds::PUBLIC),
         (internal_listener, internal.clone(), Bounds::INTERNAL),
     ] {
         tokio::spawn(orloj_net::serve(listener, router, bounds, None, stop.clone()));
     }
-    Node { public, internal, debug, url, address, leader, leadership, id }
+    Node { public, internal, debug, api, url, address, leader, leadership, behind, id }
 }
 
 impl Shared {
@@ -228,6 +243,7 @@ struct FakeStore {
     id: NodeId,
     shared: Arc<Shared>,
     leadership: watch::Sender<Leadership>,
+    behind: Arc<Behind>,
 }
 
 impl FakeStore {
@@ -235,8 +251,9 @@ impl FakeStore {
         &self,
         read: impl FnOnce(&MapTables<Json>) -> Result<T, serde_json::Error>,
     ) -> Result<At<T>, StorageFault> {
-        let state = self.shared.state.lock().unwrap();
-        let value = read(&state.tables).map_err(|error| StorageFault(error.to_string()))?;
+        let (state, old) = (self.shared.state.lock().unwrap(), self.behind.tables());
+        let tables = old.as_ref().unwrap_or(&state.tables);
+        let value = read(tables).map_err(|error| StorageFault(error.to_string()))?;
         Ok(At { applied: state.index, value })
     }
 }
@@ -248,9 +265,10 @@ impl Backend for FakeStore {
 
     fn propose(&self, command: Command) -> BoxFuture<'_, Result<Applied, ProposeError>> {
         async move {
-            if !self.leadership.borrow().leading {
+            if !self.leadership.borrow().leading || self.behind.is_cut_off() {
                 return Err(ProposeError::NoLeader);
             }
+            self.behind.catch_up();
             self.shared.proposals.fetch_add(1, Ordering::SeqCst);
             match self.shared.failure.lock().unwrap().clone() {
                 Some(failure) => Err(failure),
@@ -273,8 +291,11 @@ impl Backend for FakeStore {
 
     fn barrier(&self) -> BoxFuture<'_, Result<u64, ReadError>> {
         async move {
-            match self.leadership.borrow().leading {
-                true => Ok(self.shared.state.lock().unwrap().index),
+            match self.leadership.borrow().leading && !self.behind.is_cut_off() {
+                true => {
+                    self.behind.catch_up();
+                    Ok(self.shared.state.lock().unwrap().index)
+                }
                 false => Err(ReadError::NoLeader),
             }
         }
@@ -303,6 +324,10 @@ impl Backend for FakeStore {
 
     fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault> {
         self.read(|tables| query::graph(tables, id, limit))
+    }
+
+    fn on_shard_failure(&self, id: TaskId) -> Result<OnShardFailure, StorageFault> {
+        Ok(self.read(|tables| query::shard_plan(tables, id))?.value.unwrap_or_default().on_failure)
     }
 
     fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {

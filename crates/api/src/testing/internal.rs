@@ -64,7 +64,7 @@ fn leave(id: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_executor_speaks_in_its_own_name() {
+async fn b123_an_executor_speaks_in_its_own_name() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let path = format!("{EXECUTORS}/heartbeat");
@@ -107,7 +107,7 @@ async fn a_node_that_does_not_lead_says_who_does() {
 }
 
 #[tokio::test]
-async fn no_internal_route_answers_without_a_signature() {
+async fn b121_no_internal_route_answers_without_a_signature() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     for path in [
@@ -118,6 +118,8 @@ async fn no_internal_route_answers_without_a_signature() {
         "/raft/v1/join",
         "/raft/v1/adopt",
         "/internal/v1/forward",
+        "/internal/v1/admit",
+        "/internal/v1/denials",
         "/internal/v1/executors/register",
         "/internal/v1/executors/heartbeat",
         "/internal/v1/executors/report",

@@ -316,3 +316,27 @@ async fn a_request_on_a_job_takes_effect_once_also_after_a_change_of_leader() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_job_that_is_known_is_not_sent_again_until_anything_about_it_changes() {
+    let universe = Universe::of(2).await;
+    let created = put(&universe, "nightly", minutely()).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    let etag = created.header("etag").to_owned();
+    assert!(etag.starts_with("\"1-"), "{etag}");
+    let known = |etag: &str| {
+        let mut draft = call("GET", "jobs/nightly", Value::Null);
+        draft.headers = vec![("if-none-match", etag.to_owned())];
+        draft
+    };
+    for node in &universe.nodes {
+        let same = node.call(&known(&format!("\"x\", {etag}"))).await;
+        assert_eq!((same.status, same.text.as_str(), same.header("etag")), (304, "", etag.as_str()));
+    }
+    // No edit: the version stays, and yet what is shown has changed.
+    let paused = universe.leader().call(&call("POST", "jobs/nightly/pause", json!({"note": "n"}))).await;
+    assert_eq!((paused.status, &paused.body["version"]), (200, &json!(1)), "{}", paused.text);
+    let shown = universe.nodes[1].call(&known(&etag)).await;
+    assert_eq!((shown.status, shown.header("etag")), (200, paused.header("etag")));
+    assert_ne!(shown.header("etag"), etag);
+}

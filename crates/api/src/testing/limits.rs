@@ -45,14 +45,18 @@ async fn neither_forgeries_nor_replays_drain_a_keys_tokens() {
 }
 
 #[tokio::test]
-async fn an_address_with_too_many_bad_credentials_waits() {
+async fn an_address_with_too_many_bad_credentials_of_one_key_waits() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
+    let forged_by_b = || Draft::get("/openapi/v1/tasks").by_b().with_signature(&"0".repeat(64));
     let forged = || Draft::get("/openapi/v1/tasks").with_signature(&"0".repeat(64));
     for _ in 0..1000 {
         assert_eq!(node.send(forged()).await.status, 401);
     }
     node.send(forged()).await.is(429, "rate_limited");
+    // Others behind the same proxy do not pay for it, whether they fail or not.
+    node.send(forged_by_b()).await.is(401, "invalid_signature");
+    node.call(&Draft::get("/openapi/v1/tasks").by_b()).await.is_ok();
     universe.clock.advance_ms(100);
     node.send(forged()).await.is(401, "invalid_signature");
 }
@@ -88,7 +92,7 @@ async fn bodies_are_bounded_plain_and_typed() {
 }
 
 #[tokio::test]
-async fn parameters_come_back_unchanged_up_to_their_limit() {
+async fn b133_parameters_come_back_unchanged_up_to_their_limit() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let limit = orloj_wire::rest::PARAMS_LIMIT;
@@ -201,7 +205,7 @@ async fn what_the_store_cannot_do_is_said_in_a_stable_code() {
 }
 
 #[tokio::test]
-async fn delays_become_exact_instants() {
+async fn b135_delays_become_exact_instants() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     for (field, value, due_at) in [

@@ -19,7 +19,7 @@ fn submit() -> Draft {
 }
 
 #[tokio::test]
-async fn each_signed_line_counts() {
+async fn b127_each_signed_line_counts() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let sent = submit();
@@ -45,7 +45,7 @@ async fn each_signed_line_counts() {
 }
 
 #[tokio::test]
-async fn swapping_any_part_of_a_signed_request_is_noticed() {
+async fn b127_swapping_any_part_of_a_signed_request_is_noticed() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let list = Draft::get("/openapi/v1/tasks").query("page_size=5&status=PENDING");
@@ -66,7 +66,7 @@ async fn swapping_any_part_of_a_signed_request_is_noticed() {
 }
 
 #[tokio::test]
-async fn only_the_documented_form_of_a_signature_passes() {
+async fn b129_only_the_documented_form_of_a_signature_passes() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let draft = Draft::get("/openapi/v1/cluster");
@@ -98,7 +98,7 @@ async fn only_the_documented_form_of_a_signature_passes() {
 }
 
 #[tokio::test]
-async fn credentials_stand_in_four_headers_once_each() {
+async fn b119_credentials_stand_in_four_headers_once_each() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let draft = submit();
@@ -125,7 +125,7 @@ async fn credentials_stand_in_four_headers_once_each() {
 }
 
 #[tokio::test]
-async fn malformed_credentials_are_refused_before_anything_else() {
+async fn b119_malformed_credentials_are_refused_before_anything_else() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let changes: [(&str, Change); 12] = [
@@ -151,7 +151,7 @@ async fn malformed_credentials_are_refused_before_anything_else() {
 }
 
 #[tokio::test]
-async fn an_unknown_key_answers_like_a_wrong_signature() {
+async fn b119_an_unknown_key_answers_like_a_wrong_signature() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let mut answers = BTreeSet::new();
@@ -166,7 +166,7 @@ async fn an_unknown_key_answers_like_a_wrong_signature() {
 }
 
 #[tokio::test]
-async fn the_time_window_is_300_seconds_both_ways() {
+async fn b131_the_time_window_is_300_seconds_both_ways() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     for (offset, status) in
@@ -222,7 +222,7 @@ async fn a_forged_request_does_not_spend_the_nonce() {
 }
 
 #[tokio::test]
-async fn keys_are_of_one_class_and_see_what_their_owner_may() {
+async fn b125_keys_are_of_one_class_and_see_what_their_owner_may() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let task = node.call(&submit()).await.task_id();
@@ -249,7 +249,7 @@ async fn keys_are_of_one_class_and_see_what_their_owner_may() {
 }
 
 #[tokio::test]
-async fn no_route_answers_without_credentials() {
+async fn b121_no_route_answers_without_credentials() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     for (method, path) in [
@@ -285,7 +285,7 @@ async fn no_route_answers_without_credentials() {
 }
 
 #[tokio::test]
-async fn other_spellings_of_a_path_reach_nothing() {
+async fn b120_other_spellings_of_a_path_reach_nothing() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     for path in [
@@ -320,7 +320,7 @@ async fn other_spellings_of_a_path_reach_nothing() {
 }
 
 #[tokio::test]
-async fn queries_are_taken_as_they_are_written_or_not_at_all() {
+async fn b126_queries_are_taken_as_they_are_written_or_not_at_all() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     for good in ["", "page_size=5", "status=PENDING&page_size=5", "page_size=5&status=PENDING"] {
@@ -349,7 +349,7 @@ async fn queries_are_taken_as_they_are_written_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn answers_show_no_secret_and_no_signature() {
+async fn b130_answers_show_no_secret_and_no_signature() {
     let universe = Universe::of(2).await;
     let draft = submit();
     let signature = draft.signature();

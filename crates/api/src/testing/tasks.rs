@@ -115,7 +115,7 @@ async fn a_repeated_submission_is_answered_whoever_has_left_since() {
 }
 
 #[tokio::test]
-async fn an_idempotency_key_makes_one_task() {
+async fn b132_an_idempotency_key_makes_one_task() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let submit = |n: u32| Draft::submit(json!({"handler": "echo", "params": n}));
@@ -136,7 +136,7 @@ async fn an_idempotency_key_makes_one_task() {
 }
 
 #[tokio::test]
-async fn a_refused_submission_leaves_its_idempotency_key_free() {
+async fn b132_a_refused_submission_leaves_its_idempotency_key_free() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     node.call(&Draft::submit(json!({"handler": "a b"})).key("k")).await.is(422, "validation_failed");

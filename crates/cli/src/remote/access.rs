@@ -3,17 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use orloj_client::{AuditQuery, Client};
+use orloj_client::{AuditQuery, CallersQuery, Client};
 use orloj_wire::callback::HostEntry;
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{AccessKey, Caller, NewKey, PutCaller};
+use orloj_wire::rest::{AccessKey, Caller, Callers, MAX_AUDIT_PAGE, NewKey, PutCaller};
 
-use super::{Principal, connect, output};
+use super::{Principal, connect, output, sealing};
 use crate::args::access::{AuditArgs, CallerCommand, KeyCommand, PutCallerArgs};
 use crate::exit::{Failure, Outcome};
-
-/// The largest page of the audit.
-const PAGE: usize = 500;
 
 /// Runs one of the commands on callers.
 ///
@@ -85,6 +82,8 @@ pub async fn key(command: KeyCommand, json: bool) -> Outcome {
             let changed = client.delete_key(&key).await?;
             said(json, &changed, &format!("{key} is gone"))
         }
+        KeyCommand::Sealing => sealing::show(&client, json).await,
+        KeyCommand::Reseal { unchecked } => sealing::renew(&client, unchecked, json).await,
     }
 }
 
@@ -97,7 +96,7 @@ pub async fn audit(args: AuditArgs, json: bool) -> Outcome {
     let mut records = Vec::new();
     let mut query = AuditQuery { denied: args.denied, ..AuditQuery::default() };
     while records.len() < args.limit {
-        query.page_size = Some((args.limit - records.len()).min(PAGE));
+        query.page_size = Some((args.limit - records.len()).min(MAX_AUDIT_PAGE));
         let page = client.audit(&query).await?;
         records.extend(page.records);
         match page.next_before {
@@ -140,14 +139,22 @@ async fn set(client: &Client, key: &str, enabled: bool, json: bool) -> Outcome {
 }
 
 async fn list_callers(client: &Client, json: bool) -> Outcome {
-    let list = client.callers().await?;
+    let (mut callers, mut query) = (Vec::new(), CallersQuery::default());
+    loop {
+        let page = client.callers(&query).await?;
+        callers.extend(page.callers);
+        query.page_token = page.next_page_token;
+        if query.page_token.is_none() {
+            break;
+        }
+    }
     if json {
-        output::json(&list)?;
+        output::json(&Callers { callers, next_page_token: None })?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table =
         output::table(["caller", "state", "keys", "scopes", "handlers", "callbacks", "description"]);
-    for caller in &list.callers {
+    for caller in &callers {
         let hosts: Vec<&str> = caller.callback_hosts.iter().map(|entry| entry.host.as_str()).collect();
         table.add_row([
             caller.caller_id.clone(),

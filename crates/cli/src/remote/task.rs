@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use orloj_client::{Client, Error, ListQuery, LogQuery};
 use orloj_wire::json::Strict;
-use orloj_wire::rest::{BackoffMs, LogSource, MAX_PAGE, Retry, Strategy, Submit, Task};
+use orloj_wire::rest::{BackoffMs, LogSource, MAX_PAGE, Retry, Strategy, Submit, Submitted, Task};
 use orloj_wire::time::Time;
 
 use super::{Principal, connect, graph, output};
@@ -38,6 +38,7 @@ pub async fn run(command: TaskCommand, json: bool) -> Outcome {
         }
         TaskCommand::List(args) => list(&client, args, json).await,
         TaskCommand::Cancel { task } => cancel(&client, &task, json).await,
+        TaskCommand::Retry { task } => taken(client.retry(&task, None).await?, json),
         TaskCommand::Graph { task } => graph::show(&client, &task, json).await,
         TaskCommand::Callbacks { task, redeliver } => callbacks(&client, &task, redeliver, json).await,
         TaskCommand::Logs { task, shard, attempt, follow } => {
@@ -50,6 +51,13 @@ pub async fn run(command: TaskCommand, json: bool) -> Outcome {
 
 async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
     let task = submission(&args).map_err(Failure::usage)?;
+    if args.sync {
+        let task = client.submit_sync(&task, args.idempotency_key.as_deref()).await?;
+        show(&task, json)?;
+        // One that goes on has not failed: its status is shown.
+        let failed = task.is_terminal() && task.status != "SUCCESS";
+        return Ok(if failed { Code::TaskFailed.into() } else { ExitCode::SUCCESS });
+    }
     let submitted = client.submit(&task, args.idempotency_key.as_deref()).await?;
     if args.wait {
         if !json {
@@ -57,6 +65,11 @@ async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
         }
         return wait(client, &submitted.task_id, args.wait_timeout_ms, json).await;
     }
+    taken(submitted, json)
+}
+
+/// A submission that was taken.
+fn taken(submitted: Submitted, json: bool) -> Outcome {
     if json {
         output::json(&submitted)?;
     } else {
@@ -76,6 +89,7 @@ fn submission(args: &SubmitArgs) -> anyhow::Result<Submit> {
     task.delay_ms = args.delay_ms;
     task.priority = args.priority;
     task.timeout_ms = args.timeout_ms;
+    task.estimated_duration_ms = args.estimate_ms;
     task.expire_at = instant("--expire-at", args.expire_at.as_deref())?;
     task.labels = labels(&args.labels)?;
     task.strategy = match args.broadcast {
@@ -281,6 +295,7 @@ fn show(task: &Task, json: bool) -> std::io::Result<()> {
     let last = task.attempts.as_ref().and_then(|attempts| attempts.last());
     output::fields(&[
         ("task", Some(task.task_id.clone())),
+        ("retry of", task.retry_of.clone()),
         ("step", task.step.clone()),
         ("run", task.run_id.clone()),
         ("handler", Some(task.handler.clone())),

@@ -26,7 +26,7 @@ async fn refused(request: reqwest::RequestBuilder, status: u16, code: &str) {
 }
 
 #[tokio::test]
-async fn a_request_of_a_stranger_is_refused() {
+async fn b124_a_request_of_a_stranger_is_refused() {
     let (executor, _leader, _dir) = start().await;
     let body = body(&executor);
     let plain = reqwest::Client::new();

@@ -17,6 +17,17 @@ pub struct Access {
     pub keys: Vec<(String, AccessKeyRow)>,
 }
 
+/// A caller with its keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerView {
+    /// Its name.
+    pub id: CallerId,
+    /// What was decided about it.
+    pub row: CallerRow,
+    /// Its keys, by name.
+    pub keys: Vec<(String, AccessKeyRow)>,
+}
+
 /// What is counted about callers.
 pub fn access_meta<R: Read>(tables: &R) -> Result<AccessMeta, R::Error> {
     Ok(tables.get::<AccessMetaTable>(&Single)?.unwrap_or_default())
@@ -34,6 +45,40 @@ pub fn access<R: Read>(tables: &R) -> Result<Access, R::Error> {
             .map(|(AccessKeyName(name), row)| (name, row))
             .collect(),
     })
+}
+
+/// One access key.
+pub fn access_key<R: Read>(tables: &R, name: &str) -> Result<Option<AccessKeyRow>, R::Error> {
+    tables.get::<AccessKeyTable>(&AccessKeyName(name.to_owned()))
+}
+
+/// The keys of a caller; of administrators for an empty name.
+pub fn access_keys_of<R: Read>(tables: &R, owner: &str) -> Result<Vec<(String, AccessKeyRow)>, R::Error> {
+    let mut keys = Vec::new();
+    for name in keys_of(tables, owner)? {
+        keys.extend(access_key(tables, &name)?.map(|row| (name, row)));
+    }
+    Ok(keys)
+}
+
+/// One caller.
+pub fn caller<R: Read>(tables: &R, id: &CallerId) -> Result<Option<CallerView>, R::Error> {
+    let Some(row) = tables.get::<CallerTable>(id)? else { return Ok(None) };
+    Ok(Some(CallerView { id: id.clone(), row, keys: access_keys_of(tables, id.as_str())? }))
+}
+
+/// Callers by name; at most `limit`, after `after`.
+pub fn callers<R: Read>(
+    tables: &R,
+    after: Option<&CallerId>,
+    limit: usize,
+) -> Result<Vec<CallerView>, R::Error> {
+    // The first key behind one is that key with a byte more.
+    let from = after.map(|id| [id.encode(), vec![0]].concat()).unwrap_or_default();
+    let rows = tables.range::<CallerTable>(&from, &after_prefix(&[]), limit)?;
+    rows.into_iter()
+        .map(|(id, row)| Ok(CallerView { keys: access_keys_of(tables, id.as_str())?, id, row }))
+        .collect()
 }
 
 /// The names of the keys of a caller; of administrators for an empty name.

@@ -208,12 +208,15 @@ pub struct Caller {
     pub updated_at: Time,
 }
 
-/// The answer to `GET callers`.
+/// The answer to `GET callers`: a page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Callers {
     /// The callers that were made through the API, by name. Those of the secrets file are not shown.
     pub callers: Vec<Caller>,
+    /// For the next page; absent on the last one. Good for an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// The answer to a change of a caller.

@@ -93,7 +93,7 @@ impl Call<'_> {
         let limit = parameters.number("page_size", 1, MAX_PAGE as u64)?.unwrap_or(DEFAULT_PAGE) as usize;
         let token = parameters.text("page_token");
         parameters.finish()?;
-        let (scope, now) = (Scope { caller, filters: "calendars" }, self.wall_ms());
+        let (scope, now) = (Scope { caller: caller.as_str(), filters: "calendars" }, self.wall_ms());
         let after = token.map(|token| self.shared.tokens.open_text(scope, token, now)).transpose()?;
         let after = after.map(CalendarName::new).transpose().map_err(|_| foreign_token())?;
         self.up_to_date().await?;

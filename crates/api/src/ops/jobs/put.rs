@@ -11,6 +11,7 @@ use orloj_wire::rest::job::JobSpec;
 use super::merge::merge;
 use super::{Call, TRIES, contended};
 use crate::backend::At;
+use crate::etag;
 use crate::ops::unexpected;
 use crate::outcome::{Answer, Failure};
 use crate::view::{self, Detail};
@@ -106,9 +107,10 @@ impl Call<'_> {
         Err(contended())
     }
 
-    /// The job as it stands.
+    /// The job as it stands, with its validator.
     pub(super) fn shown(&self, key: &JobKey, status: u16) -> Result<Answer, Failure> {
         let At { applied, value } = self.own_job(key)?;
-        Ok(Answer::json(status, &view::job(&value, Detail::Whole, applied)).at(applied))
+        let body = view::job(&value, Detail::Whole, applied);
+        Ok(Answer::json(status, &body).at(applied).with("etag", etag::of_job(&body)))
     }
 }

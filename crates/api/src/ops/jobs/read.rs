@@ -7,6 +7,7 @@ use orloj_wire::rest::job::{HistoryPage, JobPage};
 
 use super::Call;
 use crate::backend::At;
+use crate::etag;
 use crate::ops::DEFAULT_PAGE;
 use crate::outcome::{Answer, Failure};
 use crate::page::Scope;
@@ -17,7 +18,8 @@ impl Call<'_> {
         self.no_parameters()?;
         let key = self.job_key(id)?;
         self.up_to_date().await?;
-        self.shown(&key, 200)
+        let answer = self.shown(&key, 200)?;
+        Ok(etag::unless_known(answer, self.request.if_none_match.as_deref()))
     }
 
     pub(super) async fn list_jobs(&self) -> Result<Answer, Failure> {
@@ -26,7 +28,7 @@ impl Call<'_> {
         let limit = parameters.number("page_size", 1, MAX_PAGE as u64)?.unwrap_or(DEFAULT_PAGE) as usize;
         let token = parameters.text("page_token");
         parameters.finish()?;
-        let (scope, now) = (Scope { caller, filters: "jobs" }, self.wall_ms());
+        let (scope, now) = (Scope { caller: caller.as_str(), filters: "jobs" }, self.wall_ms());
         let after = token.map(|token| self.shared.tokens.open_text(scope, token, now)).transpose()?;
         let after = after.map(JobId::new).transpose().map_err(|_| foreign_token())?;
         self.up_to_date().await?;
@@ -50,7 +52,7 @@ impl Call<'_> {
         parameters.finish()?;
         let key = self.job_key(id)?;
         let filters = format!("history={id}");
-        let (scope, now) = (Scope { caller: &key.caller, filters: &filters }, self.wall_ms());
+        let (scope, now) = (Scope { caller: key.caller.as_str(), filters: &filters }, self.wall_ms());
         let before = token.map(|token| self.shared.tokens.open_text(scope, token, now)).transpose()?;
         let before = before.map(|text| text.parse::<u64>()).transpose().map_err(|_| foreign_token())?;
         self.up_to_date().await?;

@@ -1,0 +1,78 @@
+//! `POST /openapi/v1/tasks/{id}/retry`: a task that did not succeed, again, as a new one that points back.
+
+use orloj_model::command::{DueTime, Submit};
+use orloj_model::id::TaskId;
+use orloj_model::query::TaskView;
+use orloj_model::task::{Origin, Status, TaskSpec};
+use orloj_wire::problem::Code;
+
+use super::{Call, Nothing, graph, task_id};
+use crate::outcome::{Answer, Failure};
+
+impl Call<'_> {
+    pub(super) async fn retry_task(&self, id: &str) -> Result<Answer, Failure> {
+        self.no_parameters()?;
+        let Nothing {} = self.optional_body()?;
+        let id = task_id(id)?;
+        self.shared.backend.barrier().await?;
+        let old = self.own_task(id)?.value;
+        may_be_retried(&old)?;
+        let spec = self.again(old)?;
+        let submit = Submit {
+            task: TaskId::draw(&*self.shared.random),
+            due: DueTime::After(0),
+            claim: Some(self.claim()),
+            idempotency: self.idempotency(),
+            spec: TaskSpec { origin: Origin::RetryOf(id), ..spec },
+        };
+        let on_shard_failure = self.shared.backend.on_shard_failure(id)?;
+        self.taken(graph::command_again(submit, on_shard_failure)).await
+    }
+
+    /// What was asked for, with every try ahead of it, by who asks now: for what that one may do now.
+    fn again(&self, old: TaskView) -> Result<TaskSpec, Failure> {
+        let TaskView { spec, .. } = old;
+        self.may_use(&spec.handler)?;
+        let callback_url = spec.callback_url.as_deref().map(|url| self.callback_url(url)).transpose()?;
+        let now = self.wall_ms();
+        Ok(TaskSpec {
+            access_key: self.request.credentials.access_key.clone(),
+            callback_url,
+            // One that has passed would skip the new task at once.
+            expire_at: spec.expire_at.filter(|at| *at > now),
+            ..spec
+        })
+    }
+}
+
+/// Refuses what has not ended, what succeeded, and what lives in a workflow alone.
+fn may_be_retried(task: &TaskView) -> Result<(), Failure> {
+    let refuse = |detail: String| Err(Failure::new(Code::Conflict, detail));
+    let status = task.state.status;
+    match &task.spec.origin {
+        _ if !status.is_terminal() => refuse(format!("the task is {} and may still succeed", status.name())),
+        _ if status == Status::Success => refuse("the task has succeeded: submit another one".to_owned()),
+        Origin::Step { job, .. } => {
+            refuse(format!("a step runs with its run: POST /openapi/v1/jobs/{job}/run begins another one"))
+        }
+        origin if task.shards.is_empty() => {
+            let job = origin.job().map_or("{jobId}", |(job, _)| job);
+            refuse(format!(
+                "it stands for a run of steps: POST /openapi/v1/jobs/{job}/run begins another one"
+            ))
+        }
+        origin => match origin.job().filter(|_| names_the_attempt(&task.spec)) {
+            // They are filled in for tasks of the job alone.
+            Some((job, _)) => refuse(format!(
+                "its parameters have placeholders of the attempt: POST /openapi/v1/jobs/{job}/run makes another one"
+            )),
+            None => Ok(()),
+        },
+    }
+}
+
+/// Whether a text of a job's task has placeholders that are filled in for each attempt; others have been by now.
+fn names_the_attempt(spec: &TaskSpec) -> bool {
+    let key = spec.business_key.as_deref().unwrap_or_default();
+    [&spec.params[..], key.as_bytes()].iter().any(|text| text.windows(2).any(|two| two == b"${"))
+}

@@ -1,0 +1,120 @@
+//! Keys that were disabled, and replicas that do not know it yet.
+
+use orloj_model::Command;
+use orloj_model::access::Actor;
+use orloj_model::command::AccessCommand;
+use serde_json::{Value, json};
+
+use super::access::{CALLERS, make_key, put};
+use super::{Draft, Node, Universe};
+
+/// Three nodes and a caller `shop` with a key.
+async fn with_key() -> (Universe, (String, String)) {
+    let universe = Universe::of(3).await;
+    let limits = json!({"submitsPerS": 100, "submitsBurst": 100, "requestsPerS": 100, "requestsBurst": 100});
+    universe.leader().call(&put(CALLERS, json!({ "limits": limits }))).await.is_ok();
+    let key = make_key(universe.leader()).await;
+    (universe, key)
+}
+
+/// Switches a key off by what the others commit, whatever this or that node can reach.
+fn disable(universe: &Universe, key: &str) {
+    let by = Actor { access_key: "adk_A".into(), request_id: "r".into(), claim: None };
+    let command = AccessCommand::SetKey { key: key.into(), enabled: false, by };
+    universe.run(Command::Access(Box::new(command)));
+}
+
+/// One call of each kind: a change, a read of the tables, and what any replica can answer by itself.
+fn calls(key: &(String, String)) -> [Draft; 3] {
+    [
+        Draft::submit(json!({"handler": "echo"})),
+        Draft::get("/openapi/v1/tasks"),
+        Draft::get("/openapi/v1/cluster"),
+    ]
+    .map(|draft| draft.by(&key.0, &key.1))
+}
+
+async fn all_are(node: &Node, key: &(String, String), status: u16, code: &str) {
+    for draft in calls(key) {
+        node.call(&draft).await.is(status, code);
+    }
+}
+
+#[tokio::test]
+async fn a_new_leader_judges_no_key_by_tables_that_lag_behind_its_disabling() {
+    let (universe, key) = with_key().await;
+    universe.fall_behind(&universe.nodes[1]);
+    disable(&universe, &key.0);
+    universe.elect(Some(2));
+    for place in [2, 1, 0] {
+        all_are(&universe.nodes[place], &key, 403, "access_key_disabled").await;
+    }
+    // The same for who comes in at the new leader first.
+    let (universe, key) = with_key().await;
+    universe.fall_behind(&universe.nodes[1]);
+    disable(&universe, &key.0);
+    universe.elect(Some(2));
+    all_are(&universe.nodes[1], &key, 403, "access_key_disabled").await;
+}
+
+#[tokio::test]
+async fn a_new_leader_refuses_no_key_that_was_made_before_its_term() {
+    let universe = Universe::of(2).await;
+    universe.fall_behind(&universe.nodes[1]);
+    universe.leader().call(&put(CALLERS, json!({}))).await.is_ok();
+    let key = make_key(universe.leader()).await;
+    universe.elect(Some(2));
+    for draft in calls(&key) {
+        universe.nodes[1].call(&draft).await.is_ok();
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_is_cut_off_answers_the_keys_of_its_file_alone() {
+    let (universe, key) = with_key().await;
+    universe.cut_off(&universe.nodes[1]);
+    disable(&universe, &key.0);
+    universe.elect(None);
+    let node = &universe.nodes[1];
+    all_are(node, &key, 503, "no_leader").await;
+    let shown = node.call(&Draft::get("/openapi/v1/cluster")).await;
+    assert_eq!((shown.status, &shown.body["leader"]), (200, &Value::Null), "{}", shown.text);
+    node.call(&Draft::get("/openapi/v1/cluster").by_admin()).await.is_ok();
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_answers_the_keys_of_its_file_alone() {
+    let (universe, key) = with_key().await;
+    let node = universe.leader();
+    for draft in calls(&key) {
+        node.call(&draft).await.is_ok();
+    }
+    universe.cut_off(node);
+    disable(&universe, &key.0);
+    all_are(node, &key, 503, "no_leader").await;
+    node.call(&Draft::get("/openapi/v1/cluster")).await.is_ok();
+    // Nor does one that was elected and cut off before it could catch up.
+    let (universe, key) = with_key().await;
+    universe.cut_off(&universe.nodes[1]);
+    disable(&universe, &key.0);
+    universe.elect(Some(2));
+    all_are(&universe.nodes[1], &key, 503, "no_leader").await;
+    universe.nodes[1].call(&Draft::get("/openapi/v1/cluster")).await.is_ok();
+    universe.nodes[1].call(&Draft::get("/openapi/v1/nothing")).await.is(404, "not_found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_remembered_of_a_deleted_key_is_freed_within_a_minute() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    node.call(&put(CALLERS, json!({}))).await.is_ok();
+    let key = make_key(node).await;
+    node.call(&Draft::get("/openapi/v1/tasks").by(&key.0, &key.1)).await.is_ok();
+    let remembered = || node.api.shared().gate.keys();
+    assert!(remembered().contains(&key.0));
+    tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+    assert!(remembered().contains(&key.0), "it is there");
+    node.call(&Draft::new("DELETE", &format!("/openapi/v1/keys/{}", key.0)).by_admin()).await.is_ok();
+    tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+    assert_eq!(remembered(), ["adk_A"]);
+}
