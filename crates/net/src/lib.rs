@@ -9,7 +9,7 @@
 //! | [`tls`], `cluster` | the current ones, read again when the files change; the check of who speaks |
 //! | [`dial`], [`accept`] | the two ends of a connection |
 //! | `outside` | TLS to hosts that are no part of a cluster |
-//! | [`serve`], `crowd` | a listener with bounds, and who must go when it is full |
+//! | [`serve`], `preface`, `crowd` | a listener with bounds, how a connection begins, and who must go when it is full |
 //! | [`issue`] | makes a cluster's own authority and certificates |
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
@@ -24,6 +24,7 @@ pub mod identity;
 pub mod issue;
 mod material;
 mod outside;
+mod preface;
 mod remote;
 pub mod serve;
 #[cfg(test)]

@@ -25,6 +25,7 @@ use tower::{Service, ServiceExt as _};
 use crate::accept::ServerTls;
 use crate::crowd::{Crowd, Ticket};
 use crate::identity::Peer;
+use crate::preface::Prefaced;
 use crate::remote::Remote;
 
 /// What connections of one listener may cost.
@@ -32,13 +33,15 @@ use crate::remote::Remote;
 pub struct Bounds {
     /// Connections at once; beyond it those that idle make room for new ones.
     pub connections: usize,
-    /// The longest that the handshake, and then the head of a request, may take to arrive.
+    /// The longest that each of these may take to arrive: the first byte, the TLS handshake, the bytes that tell
+    /// HTTP/1.1 from HTTP/2, the head of a request.
     pub header_read: Duration,
     /// The largest head of a request, in bytes.
     pub header_bytes: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// How much may be on its way on one HTTP/2 stream, in bytes.
+    /// How much may be on its way on one HTTP/2 stream, in bytes; four times as much on its connection. It is held in
+    /// memory while nobody reads it.
     pub window: u32,
     /// How long requests may go on after the listener has been told to stop.
     pub grace: Duration,
@@ -51,7 +54,7 @@ impl Bounds {
         header_read: Duration::from_secs(10),
         header_bytes: 16 * 1024,
         streams: 256,
-        window: 512 * 1024,
+        window: 64 * 1024,
         grace: Duration::from_secs(5),
     };
 
@@ -173,6 +176,7 @@ impl<S> Connection<S> {
         let opened = stop.run_until_cancelled(open(stream, tls, patience)).await.flatten();
         let Some((stream, peer)) = opened else { return };
         let service = Served { service, remote, peer, ticket };
+        let stream = Prefaced::new(stream, patience);
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection).await {
             tracing::debug!(remote = %remote.0, error, "a connection broke");

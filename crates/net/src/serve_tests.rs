@@ -78,6 +78,14 @@ async fn connections_that_do_not_ask_are_closed_and_make_room() {
 }
 
 #[tokio::test]
+async fn a_connection_that_does_not_tell_its_protocol_is_closed() {
+    let Listening { address, .. } = listen().await;
+    for half in [&b"P"[..], b"PRI * HT", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r"] {
+        assert_eq!(read(send(address, half).await).await, "", "{half:?}");
+    }
+}
+
+#[tokio::test]
 async fn heads_are_bounded() {
     let Listening { address, .. } = listen().await;
     let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx-long: {}\r\n\r\n", "x".repeat(17 * 1024));
