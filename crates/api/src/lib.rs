@@ -14,6 +14,7 @@
 
 pub mod auth;
 pub mod backend;
+mod bodies;
 mod debug;
 mod denials;
 pub mod directory;

@@ -5,7 +5,6 @@
 //! would let a request pass one of them and not the other when one is stepped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
@@ -19,9 +18,9 @@ use orloj_wire::problem::{Code, Problem};
 use orloj_wire::rest::BODY_LIMIT;
 use orloj_wire::sign;
 use prometheus_client::registry::Registry;
-use tokio::sync::Semaphore;
 
 use crate::auth::Credentials;
+use crate::bodies::{Bodies, Place, who};
 use crate::document;
 use crate::health;
 use crate::http;
@@ -32,21 +31,16 @@ use crate::route::{self, Operation};
 use crate::service::Api;
 use crate::tries::Tries;
 
-/// Places for bodies of requests that are not checked yet. With [`BODY_LIMIT`] it bounds the memory that
-/// anybody can make this node use: 64 MiB.
-const UNCHECKED_BODIES: usize = 256;
-
 pub(crate) struct Public {
     pub(crate) api: Api,
     pub(crate) registry: Arc<Registry>,
-    bodies: Semaphore,
+    bodies: Bodies,
     tries: Mutex<Tries>,
 }
 
 /// The router of the public listener.
 pub fn router(api: Api, registry: Arc<Registry>) -> Router {
-    let public =
-        Arc::new(Public { api, registry, bodies: Semaphore::new(UNCHECKED_BODIES), tries: Mutex::default() });
+    let public = Arc::new(Public { api, registry, bodies: Bodies::new(), tries: Mutex::default() });
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
@@ -120,7 +114,7 @@ impl Public {
     /// address that it came from and the access key that it claimed.
     async fn answer(&self, request: HttpRequest<Body>, body_limit: usize, request_id: &str) -> Answer {
         let shared = self.api.shared();
-        let address = Remote::of(request.extensions());
+        let address = who(Remote::of(request.extensions()));
         let now = shared.clock.monotonic();
         let access_key = claimed_key(&request).unwrap_or_default();
         if !self.tries().may_try(address, &access_key, now) {
@@ -131,8 +125,12 @@ impl Public {
             return failure.answer(request_id);
         }
         let answer = match self.take_in(request, body_limit, request_id).await {
-            Ok(request) => match shared.check(&request).await {
-                Ok((operation, key)) => return shared.answer(&operation, &key, &request).await,
+            Ok((request, place)) => match shared.check(&request).await {
+                Ok((operation, key)) => {
+                    drop(place);
+                    return shared.answer(&operation, &key, &request).await;
+                }
+                // As long as the leader has not said who asks, the body keeps its place.
                 Err(failure) => match shared.answer_unknown(&request).await {
                     Some(answer) => answer,
                     None => failure.answer(request_id),
@@ -152,35 +150,39 @@ impl Public {
         self.tries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A body of a request that is not checked yet. Whoever sends slowly holds a place (a large batch holds several),
-    /// so those without a body need none, and nobody waits for one longer than a body may take to arrive.
-    async fn read_body(&self, body: Body, limit: usize, patience: Duration) -> Result<Bytes, Failure> {
-        let places = u32::try_from(limit.div_ceil(BODY_LIMIT).max(1)).unwrap_or(u32::MAX);
-        let place = tokio::time::timeout(patience, self.bodies.acquire_many(places)).await;
-        let busy = |_| Failure::new(Code::Overloaded, "too many request bodies are being read");
-        let _place =
-            place.map_err(busy)?.map_err(|_| Failure::new(Code::NotReady, "this replica is stopping"))?;
-        http::read_body(body, limit, http::BODY_TIMEOUT).await
+    /// A body of a request that is not checked yet, with its place. Whoever sends slowly holds a place (a large batch
+    /// holds several), so those without a body need none, and nobody waits for one longer than a body may take to
+    /// arrive.
+    async fn read_body(&self, address: IpAddr, body: Body, limit: usize) -> Result<(Bytes, Place), Failure> {
+        let places = limit.div_ceil(BODY_LIMIT);
+        let place = self.bodies.take(address, places, http::BODY_TIMEOUT).await.ok_or_else(|| {
+            Failure::new(
+                Code::Overloaded,
+                "too many request bodies are being read, or too many from this address",
+            )
+        })?;
+        Ok((http::read_body(body, limit, http::BODY_TIMEOUT).await?, place))
     }
 
-    /// The form of a request, and its body.
+    /// The form of a request and its body, with the place that the body has.
     async fn take_in(
         &self,
         request: HttpRequest<Body>,
         body_limit: usize,
         request_id: &str,
-    ) -> Result<Request, Failure> {
+    ) -> Result<(Request, Option<Place>), Failure> {
         let (head, body) = request.into_parts();
         let credentials = Credentials::from_headers(&head.headers)?;
         let query = head.uri.query().unwrap_or_default();
         route::parameters(query)?;
         http::check_length(&head.headers, body_limit)?;
-        let body = match body.is_end_stream() {
-            true => Bytes::new(),
+        let (body, place) = match body.is_end_stream() {
+            true => (Bytes::new(), None),
             false => {
                 let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
                 let limit = declared.map_or(body_limit, |length| length.min(body_limit));
-                self.read_body(body, limit, http::BODY_TIMEOUT).await?
+                let (body, place) = self.read_body(Remote::of(&head.extensions), body, limit).await?;
+                (body, Some(place))
             }
         };
         http::check_type(&head.headers, &body)?;
@@ -194,7 +196,7 @@ impl Public {
         }
         let text =
             |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(Request {
+        let request = Request {
             method: head.method.as_str().to_owned(),
             path: head.uri.path().to_owned(),
             query: query.to_owned(),
@@ -202,7 +204,8 @@ impl Public {
             if_none_match: text("if-none-match"),
             request_id: request_id.to_owned(),
             body,
-        })
+        };
+        Ok((request, place))
     }
 }
 

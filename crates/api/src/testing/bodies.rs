@@ -1,0 +1,79 @@
+//! Bodies that come slowly, or of which nobody knows yet who sends them.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use bytes::Bytes;
+use futures_util::stream;
+use orloj_net::Remote;
+use serde_json::json;
+use tokio::net::TcpListener;
+
+use super::{Draft, Node, Reply, SECRET_B, Universe};
+
+/// More than there are places for bodies.
+const MANY: usize = 300;
+/// The places of one address.
+const SHARE: usize = 64;
+
+fn submit() -> Draft {
+    Draft::submit(json!({"handler": "echo"}))
+}
+
+fn from(mut request: Request<Body>, address: &str) -> Request<Body> {
+    let address: SocketAddr = format!("{address}:4000").parse().unwrap();
+    request.extensions_mut().insert(Remote(address));
+    request
+}
+
+/// Sends in the background, up to where the other side must be waited for.
+async fn begin(node: &Node, request: Request<Body>) -> tokio::task::JoinHandle<Reply> {
+    let node = node.clone();
+    let sent = tokio::spawn(async move { node.send(request).await });
+    tokio::task::yield_now().await;
+    sent
+}
+
+#[tokio::test]
+async fn an_address_whose_bodies_never_come_holds_up_no_other() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let mut slow = Vec::new();
+    for _ in 0..MANY {
+        let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let (head, _) = submit().signed().into_parts();
+        slow.push(begin(node, from(Request::from_parts(head, endless), "192.0.2.1")).await);
+    }
+    node.send(from(submit().signed(), "192.0.2.2")).await.task_id();
+    // Nor does it keep its own requests that have no body.
+    let list = Draft::get("/openapi/v1/tasks").signed();
+    assert_eq!(node.send(from(list, "192.0.2.1")).await.status, 200);
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_body_of_nobody_known_keeps_its_place_until_the_leader_has_answered() {
+    let universe = Universe::of(2).await;
+    // It accepts connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    universe.move_node(1, &silent.local_addr().unwrap().to_string());
+    let follower = &universe.nodes[1];
+    let mut handed_on = Vec::new();
+    for _ in 0..SHARE {
+        let unknown = submit().by("ak_UNKNOWN", SECRET_B).signed();
+        handed_on.push(begin(follower, from(unknown, "192.0.2.1")).await);
+    }
+    // This one would be refused as soon as its body is read.
+    let wrong = Draft { headers: vec![("content-type", "text/plain".into())], ..submit() };
+    let mut waits = begin(follower, from(wrong.signed(), "192.0.2.1")).await;
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut waits).await;
+    assert!(early.is_err(), "there is no place for its body: {early:?}");
+    follower.send(from(wrong.signed(), "192.0.2.2")).await.is(415, "unsupported_media_type");
+    universe.elect(Some(2));
+    waits.await.unwrap().is(415, "unsupported_media_type");
+    for sent in handed_on {
+        sent.await.unwrap().is(503, "commit_unknown");
+    }
+}
