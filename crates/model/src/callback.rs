@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Millis, Round};
+use crate::id::{CallerId, Millis, Round};
 
 /// The first send and three more.
 pub const MAX_SENDS: u8 = 4;
@@ -24,7 +24,7 @@ pub const SEND_LIMIT_MS: u64 = 20_000;
 pub const SENDS_KEPT: usize = 16;
 /// The longest address, in bytes.
 pub const URL_LIMIT: usize = 2_048;
-/// The longest host, in bytes, that the outbox is ordered by.
+/// The longest host of a lane, in bytes.
 const HOST_LIMIT: usize = 255;
 
 /// Where a callback stands.
@@ -170,7 +170,17 @@ impl Callback {
     }
 }
 
-/// The host of an address: what the outbox is ordered by. Of an address of another form it is any text.
+/// Where a callback waits in the outbox: behind those of the same caller to the same host, and behind no others.
+pub fn lane(url: &str, caller: &CallerId) -> String {
+    format!("{} {caller}", host(url))
+}
+
+/// The host and the caller of a lane. A lane of an earlier version has no caller.
+pub fn lane_parts(lane: &str) -> (&str, &str) {
+    lane.rsplit_once(' ').unwrap_or((lane, ""))
+}
+
+/// The host of an address. Of an address of another form it is any text.
 pub fn host(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let end = rest.find(['/', '?', ':', '#']).unwrap_or(rest.len()).min(HOST_LIMIT);
@@ -219,5 +229,14 @@ mod tests {
             assert_eq!(host(url), expected, "{url}");
         }
         assert!(host(&"é".repeat(400)).len() <= HOST_LIMIT);
+    }
+
+    #[test]
+    fn a_lane_tells_its_host_and_its_caller() {
+        let shop = CallerId::new("shop").expect("a valid name");
+        for (url, host) in [("https://hooks.example.com/cb", "hooks.example.com"), ("a b", "a b"), ("", "")] {
+            assert_eq!(lane_parts(&lane(url, &shop)), (host, "shop"), "{url}");
+        }
+        assert_eq!(lane_parts("hooks.example.com"), ("hooks.example.com", ""));
     }
 }

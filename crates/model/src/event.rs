@@ -135,8 +135,8 @@ pub enum Event {
     },
     /// A callback is in the outbox.
     CallbackDue {
-        /// The host of its address.
-        host: String,
+        /// Where: [`lane`](crate::callback::lane).
+        lane: String,
         /// When its next send is due.
         at: Millis,
     },

@@ -8,7 +8,7 @@ mod job;
 pub use access::{
     Access, CallerView, access, access_key, access_keys_of, access_meta, audit, caller, callers, keys_of,
 };
-pub use callback::{callback, callbacks_due, callbacks_of_host, next_callback_host};
+pub use callback::{callback, callbacks_due, callbacks_of_lane, next_callback_lane};
 pub use graph::{first_waiter, graph, graph_work, job_flow, run, shard_plan, stopped_steps};
 pub use job::{
     JobView, backfill, backfills, calendar, calendars_of, due_jobs, due_jobs_from, history, job, jobs,

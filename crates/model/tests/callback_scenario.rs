@@ -4,10 +4,13 @@ mod common;
 
 use common::*;
 use orloj_model::callback::{
-    Callback, FailureKind, MAX_SENDS, SEND_LIMIT_MS, SENDS_KEPT, SendOutcome, Stage,
+    self, Callback, FailureKind, MAX_SENDS, SEND_LIMIT_MS, SENDS_KEPT, SendOutcome, Stage,
 };
 use orloj_model::command::{CallbackCommand, Claim, Command, DueTime};
 use orloj_model::id::{CallerId, TaskId};
+use orloj_model::key::CallbackDueKey;
+use orloj_model::schema::CallbackDueTable;
+use orloj_model::tables::{ReadExt as _, WriteExt as _};
 use orloj_model::task::{Outcome, Status, TaskSpec};
 use orloj_model::{Event, Refusal, Reply, query};
 use proptest::prelude::*;
@@ -21,7 +24,7 @@ fn with_callback() -> TaskSpec {
     TaskSpec { callback_url: Some(URL.to_owned()), business_key: None, ..spec() }
 }
 
-fn callback(world: &World, task: TaskId) -> Callback {
+fn callback_of(world: &World, task: TaskId) -> Callback {
     query::callback(&world.tables, task).expect("maps do not fail").expect("it has a callback")
 }
 
@@ -50,14 +53,14 @@ fn ended() -> (World, TaskId) {
     let (mut world, task) = (World::ready(), task_id(1));
     world.run(submit(task, with_callback(), DueTime::After(0)));
     let fence = world.grant(task, 1, "a");
-    assert_eq!(callback(&world, task).stage, Stage::Waiting);
+    assert_eq!(callback_of(&world, task).stage, Stage::Waiting);
     world.run(report(task, 1, fence, "a", Outcome::Succeeded));
     (world, task)
 }
 
 /// Sends once and fails, at the instant at which it is due.
 fn fail(world: &mut World, task: TaskId, number: u8, outcome: SendOutcome) {
-    let before = callback(world, task);
+    let before = callback_of(world, task);
     world.now = before.next_at.expect("it is in the outbox");
     assert_eq!(world.run(start(task, before.series, number)), Reply::Done, "{number}");
     assert_eq!(world.run(finish(task, before.series, number, outcome)), Reply::Done, "{number}");
@@ -66,14 +69,44 @@ fn fail(world: &mut World, task: TaskId, number: u8, outcome: SendOutcome) {
 #[test]
 fn b113_the_entry_that_ends_the_task_puts_its_callback_into_the_outbox() {
     let (world, task) = ended();
-    let row = callback(&world, task);
+    let row = callback_of(&world, task);
     assert_eq!((row.stage, row.next_at, row.sent), (Stage::Pending, Some(world.now), 0));
-    let due = Event::CallbackDue { host: "hooks.example.com".into(), at: world.now };
+    let lane = callback::lane(URL, &caller());
+    let due = Event::CallbackDue { lane: lane.clone(), at: world.now };
     assert!(world.events.contains(&due), "{:?}", world.events);
-    let outbox = query::callbacks_due(&world.tables, "hooks.example.com", world.now, 9).expect("maps");
+    let outbox = query::callbacks_due(&world.tables, &lane, world.now, 9).expect("maps");
     assert_eq!(outbox.iter().map(|key| key.task).collect::<Vec<_>>(), [task]);
-    let before = query::callbacks_due(&world.tables, "hooks.example.com", world.now - 1, 9).expect("maps");
+    let before = query::callbacks_due(&world.tables, &lane, world.now - 1, 9).expect("maps");
     assert_eq!(before, []);
+}
+
+#[test]
+fn callers_wait_in_lanes_of_their_own_for_the_same_host() {
+    let (mut world, task) = ended();
+    let other = CallerId::new("other").expect("a valid name");
+    let foreign = task_id(2);
+    world.run(submit(foreign, TaskSpec { caller: other.clone(), ..with_callback() }, DueTime::After(0)));
+    world.run(Command::Cancel { task: foreign, caller: None, claim: None });
+    for (who, expected) in [(caller(), task), (other, foreign)] {
+        let lane = callback::lane(URL, &who);
+        let found = query::callbacks_of_lane(&world.tables, &lane, 9).expect("maps do not fail");
+        assert_eq!(found.iter().map(|key| key.task).collect::<Vec<_>>(), [expected], "{lane}");
+    }
+}
+
+#[test]
+fn an_entry_of_an_earlier_version_leaves_the_outbox_like_any_other() {
+    let (mut world, task) = ended();
+    let at = world.now;
+    let key = CallbackDueKey { lane: callback::lane(URL, &caller()), at, task };
+    let earlier = CallbackDueKey { lane: "hooks.example.com".into(), ..key.clone() };
+    world.tables.delete::<CallbackDueTable>(&key).expect("maps do not fail");
+    world.tables.put::<CallbackDueTable>(&earlier, &()).expect("maps do not fail");
+    assert_eq!(world.run(start(task, 1, 1)), Reply::Done);
+    assert!(!world.tables.has::<CallbackDueTable>(&earlier).expect("maps do not fail"));
+    assert_eq!(world.run(finish(task, 1, 1, DELIVERED)), Reply::Done);
+    let left = query::next_callback_lane(&world.tables, None).expect("maps do not fail");
+    assert_eq!(left, None);
 }
 
 #[test]
@@ -100,7 +133,7 @@ fn every_way_in_which_a_task_ends_is_announced() {
         world.run(submit(task, TaskSpec { expire_at, ..with_callback() }, DueTime::After(0)));
         end(&mut world, task);
         assert!(world.task(task).state.status.is_terminal());
-        assert_eq!(callback(&world, task).stage, Stage::Pending, "{number}");
+        assert_eq!(callback_of(&world, task).stage, Stage::Pending, "{number}");
     }
 }
 
@@ -129,13 +162,13 @@ fn retries_come_after_5_30_and_180_seconds_and_never_more_than_four_sends() {
     let (mut world, task) = ended();
     for (number, delay) in [(1, 5_000), (2, 30_000), (3, 180_000)] {
         fail(&mut world, task, number, TIMEOUT);
-        let row = callback(&world, task);
+        let row = callback_of(&world, task);
         assert_eq!((row.stage, row.next_at), (Stage::Pending, Some(world.now + delay)), "{number}");
         let early = world.run(start(task, 1, number + 1));
         assert_eq!(early, refused(Refusal::NotDue { due_at: world.now + delay }));
     }
     fail(&mut world, task, 4, TIMEOUT);
-    let row = callback(&world, task);
+    let row = callback_of(&world, task);
     assert_eq!((row.stage, row.sends.len()), (Stage::Failed, 4));
     world.now += 1_000_000;
     for number in [4, 5] {
@@ -149,13 +182,13 @@ fn a_receiver_that_is_busy_says_when_and_one_that_is_gone_is_left_alone() {
     let busy =
         SendOutcome::Failed { kind: FailureKind::Status, status: Some(503), retry_after_ms: Some(90_000) };
     fail(&mut world, task, 1, busy);
-    assert_eq!(callback(&world, task).next_at, Some(world.now + 90_000));
+    assert_eq!(callback_of(&world, task).next_at, Some(world.now + 90_000));
     let gone = SendOutcome::Failed { kind: FailureKind::Status, status: Some(410), retry_after_ms: Some(1) };
     fail(&mut world, task, 2, gone);
-    assert_eq!(callback(&world, task).stage, Stage::Failed);
+    assert_eq!(callback_of(&world, task).stage, Stage::Failed);
     let (mut world, task) = ended();
     fail(&mut world, task, 1, SendOutcome::failed(FailureKind::Blocked));
-    assert_eq!(callback(&world, task).stage, Stage::Failed);
+    assert_eq!(callback_of(&world, task).stage, Stage::Failed);
 }
 
 #[test]
@@ -166,19 +199,19 @@ fn a_send_that_its_leader_did_not_survive_counts() {
     assert!(matches!(world.run(start(task, 1, 1)), Reply::Refused(Refusal::NotDue { .. })));
     world.run(Command::BeginRound { leader: 2 });
     world.round = 2;
-    let counts_at = callback(&world, task).next_at.expect("it is in the outbox");
+    let counts_at = callback_of(&world, task).next_at.expect("it is in the outbox");
     assert_eq!(counts_at, world.now + SEND_LIMIT_MS as i64 + 5_000);
     world.now = counts_at;
     assert_eq!(world.run(start(task, 1, 1)), refused(Refusal::StaleCallback));
     assert_eq!(world.run(start(task, 1, 2)), Reply::Done);
-    let row = callback(&world, task);
+    let row = callback_of(&world, task);
     assert_eq!(row.sends[0].outcome, Some(SendOutcome::failed(FailureKind::Unknown)));
     assert_eq!((row.sends[0].round, row.sends[1].round), (1, 2));
     // What the former leader says of its send comes too late.
     assert_eq!(world.run(finish(task, 1, 1, DELIVERED)), refused(Refusal::StaleCallback));
     assert_eq!(world.run(finish(task, 1, 2, DELIVERED)), Reply::Done);
     assert_eq!(world.run(finish(task, 1, 2, DELIVERED)), refused(Refusal::StaleCallback));
-    assert_eq!(callback(&world, task).stage, Stage::Delivered);
+    assert_eq!(callback_of(&world, task).stage, Stage::Delivered);
 }
 
 #[test]
@@ -187,13 +220,13 @@ fn the_last_send_of_a_dead_leader_is_closed_by_the_next_one() {
     for number in 1..MAX_SENDS {
         fail(&mut world, task, number, TIMEOUT);
     }
-    world.now = callback(&world, task).next_at.expect("it is in the outbox");
+    world.now = callback_of(&world, task).next_at.expect("it is in the outbox");
     assert_eq!(world.run(start(task, 1, MAX_SENDS)), Reply::Done);
     world.now += SEND_LIMIT_MS as i64;
-    assert_eq!(callback(&world, task).next_at, Some(world.now));
+    assert_eq!(callback_of(&world, task).next_at, Some(world.now));
     let unknown = SendOutcome::failed(FailureKind::Unknown);
     assert_eq!(world.run(finish(task, 1, MAX_SENDS, unknown)), Reply::Done);
-    assert_eq!(callback(&world, task).stage, Stage::Failed);
+    assert_eq!(callback_of(&world, task).stage, Stage::Failed);
 }
 
 #[test]
@@ -212,13 +245,13 @@ fn redelivery_begins_anew_and_spends_its_nonce() {
     let again = command(CallbackCommand::Redeliver { task, caller: caller(), claim });
     assert_eq!(world.run(again.clone()), Reply::Done);
     assert_eq!(world.run(again), refused(Refusal::NonceReplayed));
-    let row = callback(&world, task);
+    let row = callback_of(&world, task);
     assert_eq!((row.stage, row.series, row.sent, row.next_at), (Stage::Pending, 2, 0, Some(world.now)));
     assert_eq!(world.run(start(task, 1, 2)), refused(Refusal::StaleCallback));
     for number in 1..=MAX_SENDS {
         fail(&mut world, task, number, TIMEOUT);
     }
-    assert_eq!(callback(&world, task).stage, Stage::Failed);
+    assert_eq!(callback_of(&world, task).stage, Stage::Failed);
     let other = CallerId::new("other").expect("a valid name");
     let foreign = command(CallbackCommand::Redeliver { task, caller: other, claim: None });
     assert_eq!(world.run(foreign), refused(Refusal::TaskNotFound));
@@ -232,7 +265,7 @@ fn the_history_is_bounded() {
         fail(&mut world, task, 2, DELIVERED);
         world.run(redeliver(task));
     }
-    assert_eq!(callback(&world, task).sends.len(), SENDS_KEPT);
+    assert_eq!(callback_of(&world, task).sends.len(), SENDS_KEPT);
 }
 
 #[derive(Debug, Clone)]

@@ -1,8 +1,9 @@
 //! Delivers callbacks, on the leader alone.
 //!
-//! * [`outbox`] is pure: which hosts are due, and how many sends each may have under way.
+//! * [`outbox`] is pure: which lanes are due, and how many sends each may have under way.
 //! * [`deliver`] is the loop: reads the outbox, writes each send down, sends it, writes down how it ended.
-//! * [`link`] is the way out: resolves, checks the addresses, dials exactly one of them.
+//! * [`link`] is the way out: resolves, checks the addresses, dials exactly one of them; [`own`] knows those of the
+//!   cluster itself.
 //!
 //! A send goes out only once its start is committed, in the round of this leader. So it is counted whoever leads
 //! next, and none goes out before the end of its task is committed.
@@ -10,6 +11,7 @@
 mod deliver;
 mod link;
 mod outbox;
+mod own;
 
 use std::sync::Arc;
 
@@ -19,7 +21,7 @@ use orloj_wire::callback::{HostRule, WebhookSecret};
 
 pub use link::{CallbackLink, HttpCallbackLink, Post, Resolver, SystemResolver};
 
-pub(crate) use deliver::Delivery;
+pub(crate) use deliver::{Delivery, OwnListeners};
 
 /// What the callbacks of one caller may do.
 #[derive(Debug, Clone, Default)]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use orloj_client::Client;
 use orloj_client::callback::Receiver;
+use orloj_client::{Client, Credentials, Options};
 use orloj_tests::cluster::{Cluster, Setup};
 use orloj_tests::process::until;
 use orloj_tests::setup::{pick, seeded};
 use orloj_tests::sink::{Arrived, Sink};
-use orloj_wire::rest::Submit;
+use orloj_wire::callback::HostEntry;
+use orloj_wire::rest::{KeyLimits, NewKey, PutCaller, Submit};
 use rand::RngExt as _;
 use serde_json::json;
 
@@ -121,5 +122,73 @@ async fn a_callback_can_be_delivered_again_and_shows_its_sends() {
         elsewhere.callback_url = Some(url.to_owned());
         let error = client.submit(&elsewhere, None).await.unwrap_err();
         assert_eq!(error.code().map(|code| code.as_str()), Some("callback_url_not_allowed"), "{url}");
+    }
+}
+
+/// A client of a new caller whose callbacks may go to these ports of this machine.
+async fn caller(cluster: &Cluster, name: &str, ports: Vec<u16>) -> Client {
+    let admin = cluster.admin();
+    let host = HostEntry {
+        host: "localhost".into(),
+        ports,
+        plain_http: true,
+        allow_cidrs: vec!["127.0.0.0/8".into()],
+    };
+    let limits = KeyLimits { submits_per_s: 1_000.0, submits_burst: 1_000, ..KeyLimits::default() };
+    let limits = KeyLimits { requests_per_s: 1_000.0, requests_burst: 1_000, ..limits };
+    let settings = PutCaller { callback_hosts: vec![host], limits, ..PutCaller::default() };
+    admin.put_caller(name, &settings).await.unwrap();
+    admin.add_webhook_secret(name).await.unwrap();
+    let key = admin.add_key(name, &NewKey::default()).await.unwrap();
+    let credentials = Credentials::new(key.access_key, key.secret_key).unwrap();
+    let urls = cluster.ready().replicas.iter().map(|replica| &replica.api);
+    Client::new(urls, credentials, Options::default()).unwrap()
+}
+
+/// Never answers.
+fn silent(_: usize) -> u16 {
+    0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b114_a_slow_receiver_holds_up_no_other_caller() {
+    let (slow, quick) = pick((100, 50), (2_000, 50));
+    let (hole, sink) = (Sink::start(silent).await, Sink::start(usual).await);
+    let cluster = Cluster::start(Setup { callback_ports: vec![hole.port], ..Setup::default() }).await;
+    let (greedy, modest) = (cluster.client(), caller(&cluster, "modest", vec![sink.port]).await);
+    let mut held_up = Vec::new();
+    for number in 0..slow {
+        held_up.push(submit(&greedy, &hole.url(), &format!("slow-{number}"), json!(number)).await);
+    }
+    let mut tasks = Vec::new();
+    for number in 0..quick {
+        tasks.push(submit(&modest, &sink.url(), &format!("quick-{number}"), json!(number)).await);
+    }
+    until("every callback of the other has arrived", PATIENCE, async || {
+        let arrived = sink.arrived();
+        tasks.iter().all(|task| arrived.contains_key(&event(task)))
+    })
+    .await;
+    // Nobody waited for the slow one: most of what it was to be sent has not been sent yet.
+    assert!(hole.arrived().len() < held_up.len(), "{} arrived", hole.arrived().len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b117_the_cluster_is_not_made_to_call_itself() {
+    let cluster = Cluster::start(Setup::default()).await;
+    let ready = cluster.ready();
+    let port = |address: &str| address.rsplit(':').next().unwrap().parse().unwrap();
+    let own: Vec<u16> = [&ready.replicas[0].api, &ready.replicas[1].internal, &ready.executors[0].address]
+        .map(|address| port(address))
+        .into();
+    let client = caller(&cluster, "inward", own.clone()).await;
+    for port in own {
+        let url = format!("http://localhost:{port}/openapi/v1/tasks");
+        let task = submit(&client, &url, &format!("own-{port}"), json!({})).await;
+        until("the callback has failed for good", PATIENCE, async || {
+            let found = client.callbacks(&task).await.unwrap().callback.unwrap();
+            found.state == "failed" && found.last_error_kind.as_deref() == Some("blocked")
+        })
+        .await;
     }
 }

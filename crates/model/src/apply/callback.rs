@@ -4,6 +4,7 @@ use crate::apply::context::Context;
 use crate::apply::submit::spend;
 use crate::callback::{
     Callback, FailureKind, MAX_SENDS, SEND_LIMIT_MS, SENDS_KEPT, Send, SendOutcome, Stage, delay_ms, host,
+    lane,
 };
 use crate::command::{CallbackCommand, Claim, Refusal, Reply};
 use crate::event::Event;
@@ -30,14 +31,18 @@ pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, task: TaskId, url: &str)
 }
 
 /// A task has become terminal: its callback, if it has one, goes into the outbox in the same entry.
-pub(crate) fn announce<T: Write>(cx: &mut Context<'_, T>, task: TaskId) -> Result<(), T::Error> {
+pub(crate) fn announce<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    caller: &CallerId,
+) -> Result<(), T::Error> {
     let Some(mut callback) = cx.tables.get::<CallbackTable>(&task)? else { return Ok(()) };
     if callback.stage != Stage::Waiting {
         return Ok(());
     }
     callback.stage = Stage::Pending;
     let now = cx.now();
-    put(cx, task, callback, Some(now))
+    put(cx, (task, caller), callback, Some(now))
 }
 
 fn start<T: Write>(
@@ -46,7 +51,7 @@ fn start<T: Write>(
     (series, number): (u32, u8),
     chance: u16,
 ) -> Result<Reply, T::Error> {
-    let Some(mut callback) = cx.tables.get::<CallbackTable>(&task)? else {
+    let Some((mut callback, caller)) = get(cx, task)? else {
         return Ok(Reply::Refused(Refusal::CallbackNotFound));
     };
     let now = cx.now();
@@ -64,7 +69,7 @@ fn start<T: Write>(
     callback.sends.push(Send { series, number, round, started_at: now, ended_at: None, outcome: None });
     // Of the last one this is when it counts as failed; of another one, when the next is due if it did.
     let backoff = if number < MAX_SENDS { delay_ms(number, None, chance) } else { 0 };
-    put(cx, task, callback, Some(after(now, SEND_LIMIT_MS + backoff)))?;
+    put(cx, (task, &caller), callback, Some(after(now, SEND_LIMIT_MS + backoff)))?;
     Ok(Reply::Done)
 }
 
@@ -75,7 +80,7 @@ fn finish<T: Write>(
     outcome: SendOutcome,
     chance: u16,
 ) -> Result<Reply, T::Error> {
-    let Some(mut callback) = cx.tables.get::<CallbackTable>(&task)? else {
+    let Some((mut callback, caller)) = get(cx, task)? else {
         return Ok(Reply::Refused(Refusal::CallbackNotFound));
     };
     let is_open = callback.open_send().is_some_and(|send| (send.series, send.number) == (series, number));
@@ -97,7 +102,7 @@ fn finish<T: Write>(
             None
         }
     };
-    put(cx, task, callback, next_at)?;
+    put(cx, (task, &caller), callback, next_at)?;
     Ok(Reply::Done)
 }
 
@@ -125,7 +130,7 @@ fn redeliver<T: Write>(
     callback.series = callback.series.saturating_add(1);
     callback.sent = 0;
     let now = cx.now();
-    put(cx, task, callback, Some(now))?;
+    put(cx, (task, caller), callback, Some(now))?;
     Ok(Reply::Done)
 }
 
@@ -137,21 +142,32 @@ fn close(callback: &mut Callback, now: Millis, outcome: SendOutcome) {
     }
 }
 
+/// A callback, and the caller whose task it is of.
+fn get<T: Write>(cx: &Context<'_, T>, task: TaskId) -> Result<Option<(Callback, CallerId)>, T::Error> {
+    let Some(callback) = cx.tables.get::<CallbackTable>(&task)? else { return Ok(None) };
+    Ok(cx.tables.get::<TaskTable>(&task)?.map(|state| (callback, state.caller)))
+}
+
 /// Stores a callback that is due at `next_at`, or out of the outbox.
 fn put<T: Write>(
     cx: &mut Context<'_, T>,
-    task: TaskId,
+    (task, caller): (TaskId, &CallerId),
     mut callback: Callback,
     next_at: Option<Millis>,
 ) -> Result<(), T::Error> {
-    let host = host(&callback.url).to_owned();
+    let lane = lane(&callback.url, caller);
     if let Some(at) = callback.next_at {
-        cx.tables.delete::<CallbackDueTable>(&CallbackDueKey { host: host.clone(), at, task })?;
+        let mut key = CallbackDueKey { lane: lane.clone(), at, task };
+        if !cx.tables.has::<CallbackDueTable>(&key)? {
+            // It was put there by an earlier version, which had no lanes for callers.
+            key.lane = host(&callback.url).to_owned();
+        }
+        cx.tables.delete::<CallbackDueTable>(&key)?;
     }
     callback.next_at = next_at;
     if let Some(at) = next_at {
-        cx.tables.put::<CallbackDueTable>(&CallbackDueKey { host: host.clone(), at, task }, &())?;
-        cx.events.push(Event::CallbackDue { host, at });
+        cx.tables.put::<CallbackDueTable>(&CallbackDueKey { lane: lane.clone(), at, task }, &())?;
+        cx.events.push(Event::CallbackDue { lane, at });
     }
     cx.tables.put::<CallbackTable>(&task, &callback)
 }

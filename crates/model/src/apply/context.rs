@@ -117,7 +117,7 @@ impl<T: Write> Context<'_, T> {
             self.ended.push(task);
             state.finished_at = Some(self.now());
             self.drop_expiry(task, state)?;
-            callback::announce(self, task)?;
+            callback::announce(self, task, &state.caller)?;
         }
         state.version += 1;
         state.updated_at = self.now();

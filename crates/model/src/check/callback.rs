@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{all, compare};
-use crate::callback::{Callback, MAX_SENDS, SENDS_KEPT, Stage, host};
+use crate::callback::{Callback, MAX_SENDS, SENDS_KEPT, Stage, host, lane};
 use crate::id::TaskId;
 use crate::key::{CallbackDueKey, TableKey as _};
 use crate::schema::{CallbackDueTable, CallbackTable, TaskTable};
@@ -12,12 +12,15 @@ use crate::tables::{Read, ReadExt as _};
 pub(super) fn check<R: Read>(tables: &R, faults: &mut Vec<String>) -> Result<(), R::Error> {
     let mut outbox = BTreeSet::new();
     for (task, callback) in all::<CallbackTable, R>(tables)? {
-        if let Some(at) = callback.next_at {
-            let host = host(&callback.url).to_owned();
-            outbox.insert(CallbackDueKey { host, at, task }.encode());
+        let state = tables.get::<TaskTable>(&task)?;
+        if let (Some(at), Some(state)) = (callback.next_at, &state) {
+            let key = CallbackDueKey { lane: lane(&callback.url, &state.caller), at, task };
+            // One of an earlier version waits by its host.
+            let earlier = CallbackDueKey { lane: host(&callback.url).to_owned(), ..key.clone() };
+            let is_earlier = tables.has::<CallbackDueTable>(&earlier)?;
+            outbox.insert(if is_earlier { earlier } else { key }.encode());
         }
-        let ended = tables.get::<TaskTable>(&task)?.map(|state| state.status.is_terminal());
-        check_row(task, &callback, ended, faults);
+        check_row(task, &callback, state.map(|state| state.status.is_terminal()), faults);
     }
     compare::<CallbackDueTable, R>(tables, "callback outbox", &outbox, faults)
 }

@@ -11,36 +11,36 @@ pub fn callback<R: Read>(tables: &R, task: TaskId) -> Result<Option<Callback>, R
     tables.get::<CallbackTable>(&task)
 }
 
-/// The first entry of the outbox of the host that follows `after` in the order of hosts.
-pub fn next_callback_host<R: Read>(
+/// The first entry of the lane of the outbox that follows the lane `after`.
+pub fn next_callback_lane<R: Read>(
     tables: &R,
     after: Option<&str>,
 ) -> Result<Option<CallbackDueKey>, R::Error> {
-    let from = after.map(|host| after_prefix(&prefix(host))).unwrap_or_default();
+    let from = after.map(|lane| after_prefix(&prefix(lane))).unwrap_or_default();
     Ok(tables.keys::<CallbackDueTable>(&from, &after_prefix(&[]), 1)?.pop())
 }
 
-/// The outbox of one host up to and with `until`, in order; at most `limit`.
+/// The entries of one lane up to and with `until`, in order; at most `limit`.
 pub fn callbacks_due<R: Read>(
     tables: &R,
-    host: &str,
+    lane: &str,
     until: Millis,
     limit: usize,
 ) -> Result<Vec<CallbackDueKey>, R::Error> {
-    let to = KeyWriter::default().text(host).millis(until.saturating_add(1)).finish();
-    tables.keys::<CallbackDueTable>(&prefix(host), &to, limit)
+    let to = KeyWriter::default().text(lane).millis(until.saturating_add(1)).finish();
+    tables.keys::<CallbackDueTable>(&prefix(lane), &to, limit)
 }
 
-/// Everything in the outbox of one host, in order; at most `limit`.
-pub fn callbacks_of_host<R: Read>(
+/// Every entry of one lane, in order; at most `limit`.
+pub fn callbacks_of_lane<R: Read>(
     tables: &R,
-    host: &str,
+    lane: &str,
     limit: usize,
 ) -> Result<Vec<CallbackDueKey>, R::Error> {
-    let prefix = prefix(host);
+    let prefix = prefix(lane);
     tables.keys::<CallbackDueTable>(&prefix, &after_prefix(&prefix), limit)
 }
 
-fn prefix(host: &str) -> Vec<u8> {
-    KeyWriter::default().text(host).finish()
+fn prefix(lane: &str) -> Vec<u8> {
+    KeyWriter::default().text(lane).finish()
 }

@@ -10,6 +10,6 @@ table!(
     CallbackTable, Callback, TaskId, Callback
 );
 table!(
-    /// The outbox: callbacks to be sent, by host and by when.
+    /// The outbox: callbacks to be sent, by lane and by when.
     CallbackDueTable, CallbackDue, CallbackDueKey, ()
 );

@@ -27,7 +27,7 @@ pub fn add(golden: &mut Golden) {
     for stage in [Stage::Waiting, Stage::Pending, Stage::Delivered, Stage::Failed] {
         golden.row(&format!("callback {}", stage.name()), &row(stage));
     }
-    let key = CallbackDueKey { host: "hooks.example.com".into(), at: -1, task: task() };
+    let key = CallbackDueKey { lane: "hooks.example.com".into(), at: -1, task: task() };
     golden.key("callback due", &key);
 }
 

@@ -1,7 +1,7 @@
 //! The loop that delivers callbacks as long as its leadership lives.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -32,6 +32,8 @@ const NAP: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often the end of a send is proposed before it is left to count as failed.
 const TRIES: usize = 8;
+/// How long what is known of the cluster's own listeners is good for.
+const OWN_FRESH: Duration = Duration::from_secs(1);
 
 /// One leadership's deliveries.
 pub(crate) struct Delivery {
@@ -40,18 +42,23 @@ pub(crate) struct Delivery {
     pub(crate) clock: ClusterClock,
     pub(crate) callbacks: Callbacks,
     pub(crate) metrics: Metrics,
+    pub(crate) own: OwnListeners,
 }
+
+/// Where the cluster itself listens, and when that was read.
+#[derive(Default)]
+pub(crate) struct OwnListeners(Mutex<Option<(Duration, Arc<[String]>)>>);
 
 /// What applied entries change.
 pub(crate) type Events = broadcast::Receiver<Arc<AppliedEvents>>;
 
 /// A send that is over, or was none.
 struct Ended {
-    host: String,
+    lane: String,
     task: TaskId,
     /// Whether anybody was there; `None` when nothing was sent.
     answered: Option<bool>,
-    /// When the host is to be read again, where that is not in the table's events.
+    /// When the lane is to be read again, where that is not in the table's events.
     again_at: Option<Millis>,
 }
 
@@ -73,8 +80,8 @@ impl Delivery {
         self.load(&mut outbox)?;
         loop {
             let now = self.clock.now_ms();
-            while let Some((host, room)) = outbox.next_due(now) {
-                self.begin(&mut outbox, &sends, &host, room)?;
+            while let Some((lane, room)) = outbox.next_due(now) {
+                self.begin(&mut outbox, &sends, &lane, room)?;
             }
             let wait = outbox.next_wake(now).map_or(NAP, |at| {
                 Duration::from_millis(u64::try_from(at.saturating_sub(now)).unwrap_or(0)).min(NAP)
@@ -82,10 +89,10 @@ impl Delivery {
             tokio::select! {
                 biased;
                 Some(ended) = sends.next(), if !sends.is_empty() => {
-                    let Ended { host, task, answered, again_at } = ended?;
-                    outbox.ended(&host, task, answered);
+                    let Ended { lane, task, answered, again_at } = ended?;
+                    outbox.ended(&lane, task, answered);
                     if let Some(at) = again_at {
-                        outbox.heard(&host, at);
+                        outbox.heard(&lane, at);
                     }
                 }
                 event = events.recv() => match event {
@@ -101,29 +108,29 @@ impl Delivery {
         }
     }
 
-    /// Every host of the outbox with the instant of its first entry, one read for each.
+    /// Every lane of the outbox with the instant of its first entry, one read for each.
     fn load(&self, outbox: &mut Outbox) -> Result<(), Fault> {
         let view = self.store.view();
         let mut last: Option<String> = None;
-        while let Some(key) = query::next_callback_host(&view, last.as_deref())? {
-            outbox.heard(&key.host, key.at);
-            last = Some(key.host);
+        while let Some(key) = query::next_callback_lane(&view, last.as_deref())? {
+            outbox.heard(&key.lane, key.at);
+            last = Some(key.lane);
         }
         Ok(())
     }
 
-    /// Reads the entries of a host and begins to send those that are due.
+    /// Reads the entries of a lane and begins to send those that are due.
     fn begin<'a>(
         &'a self,
         outbox: &mut Outbox,
         sends: &Sends<'a>,
-        host: &str,
+        lane: &str,
         room: usize,
     ) -> Result<(), Fault> {
         let now = self.clock.now_ms();
-        let limit = outbox.count(host) + PER_HOST + 1;
-        let entries = query::callbacks_of_host(&self.store.view(), host, limit)?;
-        let mut free = entries.into_iter().filter(|key| !outbox.is_under_way(host, key.task)).peekable();
+        let limit = outbox.count(lane) + PER_HOST + 1;
+        let entries = query::callbacks_of_lane(&self.store.view(), lane, limit)?;
+        let mut free = entries.into_iter().filter(|key| !outbox.is_under_way(lane, key.task)).peekable();
         let mut due = Vec::new();
         while due.len() < room
             && let Some(key) = free.next_if(|key| key.at <= now)
@@ -132,16 +139,16 @@ impl Delivery {
         }
         let next_at = free.peek().map(|key| key.at);
         drop(free);
-        outbox.began(host, &due, next_at);
+        outbox.began(lane, &due, next_at);
         for task in due {
-            sends.push(Box::pin(self.one(host.to_owned(), task)));
+            sends.push(Box::pin(self.one(lane.to_owned(), task)));
         }
         Ok(())
     }
 
     /// One send, from its row to its outcome.
-    async fn one(&self, host: String, task: TaskId) -> Result<Ended, Fault> {
-        let ended = |answered, again_at| Ended { host: host.clone(), task, answered, again_at };
+    async fn one(&self, lane: String, task: TaskId) -> Result<Ended, Fault> {
+        let ended = |answered, again_at| Ended { lane: lane.clone(), task, answered, again_at };
         let view = self.store.view();
         let rows = (query::callback(&view, task)?, query::task(&view, task)?);
         drop(view);
@@ -166,7 +173,7 @@ impl Delivery {
                 return Ok(ended(None, Some(self.soon())));
             }
         }
-        let outcome = self.send(&callback, &state).await;
+        let outcome = self.send(&callback, &state).await?;
         self.metrics.callback_sends.inc();
         if !matches!(outcome, SendOutcome::Delivered { .. }) {
             self.metrics.callback_failures.inc();
@@ -177,18 +184,18 @@ impl Delivery {
     }
 
     /// What becomes of a send that has been written down.
-    async fn send(&self, callback: &Callback, task: &TaskView) -> SendOutcome {
+    async fn send(&self, callback: &Callback, task: &TaskView) -> Result<SendOutcome, Fault> {
         let blocked = SendOutcome::failed(FailureKind::Blocked);
-        let Some(policy) = self.callbacks.tenants.policy(&task.spec.caller) else { return blocked };
-        let Ok(destination) = check_url(&callback.url, &policy.hosts) else { return blocked };
+        let Some(policy) = self.callbacks.tenants.policy(&task.spec.caller) else { return Ok(blocked) };
+        let Ok(destination) = check_url(&callback.url, &policy.hosts) else { return Ok(blocked) };
         if policy.secrets.is_empty() {
             // Another replica may be able to open them, or this one after its next start.
-            return if policy.unopened { SendOutcome::failed(FailureKind::Secret) } else { blocked };
+            return Ok(if policy.unopened { SendOutcome::failed(FailureKind::Secret) } else { blocked });
         }
         let body = self.callbacks.tenants.body(task);
         let headers = self.headers(task.id, &policy.secrets, &body);
-        let own = self.own_addresses();
-        self.callbacks.link.post(Post { destination, headers, body, own }).await
+        let own = self.own_listeners()?;
+        Ok(self.callbacks.link.post(Post { destination, headers, body, own }).await)
     }
 
     fn headers(&self, task: TaskId, secrets: &[WebhookSecret], body: &[u8]) -> Vec<(&'static str, String)> {
@@ -197,15 +204,23 @@ impl Delivery {
         vec![(ID_HEADER, id), (TIMESTAMP_HEADER, now_s.to_string()), (SIGNATURE_HEADER, signature)]
     }
 
-    /// Where the replicas themselves listen.
-    fn own_addresses(&self) -> Vec<String> {
-        let bare =
-            |url: &str| url.split_once("://").map_or(url, |(_, rest)| rest).trim_end_matches('/').to_owned();
-        self.store
-            .members()
-            .into_iter()
-            .flat_map(|member| [bare(&member.internal), bare(&member.api)])
-            .collect()
+    /// Where the replicas and the executors listen. Executors are many, and sends too: what was read a moment ago is
+    /// good enough.
+    fn own_listeners(&self) -> Result<Arc<[String]>, Fault> {
+        // Nothing that holds this lock can panic half-way through a change.
+        let mut known = self.own.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.clock.base().monotonic();
+        if let Some((at, own)) = known.as_ref()
+            && now.saturating_sub(*at) < OWN_FRESH
+        {
+            return Ok(Arc::clone(own));
+        }
+        let replicas = self.store.members().into_iter().flat_map(|member| [member.internal, member.api]);
+        let executors = query::executors(&self.store.view())?;
+        let executors = executors.into_iter().map(|executor| executor.registration.address);
+        let own: Arc<[String]> = replicas.chain(executors).collect();
+        *known = Some((now, Arc::clone(&own)));
+        Ok(own)
     }
 
     /// Writes down how a send ended; `false` when that could not be done.
@@ -234,8 +249,8 @@ impl Delivery {
 
 fn hear(outbox: &mut Outbox, events: &[Event]) {
     for event in events {
-        if let Event::CallbackDue { host, at } = event {
-            outbox.heard(host, *at);
+        if let Event::CallbackDue { lane, at } = event {
+            outbox.heard(lane, *at);
         }
     }
 }

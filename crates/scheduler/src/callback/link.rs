@@ -23,6 +23,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::own::OwnNames;
+
 /// To resolve a name.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// To connect.
@@ -45,8 +47,8 @@ pub struct Post {
     pub headers: Vec<(&'static str, String)>,
     /// Exactly the bytes that were signed.
     pub body: Vec<u8>,
-    /// `host:port` of the cluster's own listeners: nobody may make it call itself.
-    pub own: Vec<String>,
+    /// `host:port` of the cluster's own listeners, also as URLs: nobody may make it call itself.
+    pub own: Arc<[String]>,
 }
 
 /// Sends callbacks. One that has no answer when its deadline is over fails.
@@ -80,6 +82,7 @@ pub struct HttpCallbackLink {
     tls: OutsideTls,
     /// Ranges beside the public internet that the operator lets callbacks reach.
     allowed: Vec<Cidr>,
+    own: OwnNames,
     clock: Arc<dyn Clock>,
 }
 
@@ -91,7 +94,8 @@ impl HttpCallbackLink {
         allowed: Vec<Cidr>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        HttpCallbackLink { resolver, tls, allowed, clock }
+        let own = OwnNames::new(Arc::clone(&resolver), Arc::clone(&clock));
+        HttpCallbackLink { resolver, tls, allowed, own, clock }
     }
 
     async fn exchange(&self, post: Post) -> Result<SendOutcome, FailureKind> {
@@ -115,10 +119,12 @@ impl HttpCallbackLink {
         }
         let addresses: Vec<_> =
             found.into_iter().map(|address| SocketAddr::new(address, to.port())).collect();
-        let is_own = |address: &SocketAddr| own.iter().any(|one| one.parse() == Ok(*address));
-        match addresses.iter().all(|one| to.may_reach(one.ip(), &self.allowed) && !is_own(one)) {
-            true => Ok(addresses),
-            false => Err(FailureKind::Blocked),
+        if !addresses.iter().all(|one| to.may_reach(one.ip(), &self.allowed)) {
+            return Err(FailureKind::Blocked);
+        }
+        match self.own.hold(own, to.host(), &addresses).await {
+            true => Err(FailureKind::Blocked),
+            false => Ok(addresses),
         }
     }
 

@@ -102,7 +102,7 @@ fn post(scheme: &str, port: u16, cidrs: &[&str]) -> Post {
         destination,
         headers: vec![("webhook-id", "evt_1".into())],
         body: b"{\"a\":1}".to_vec(),
-        own: Vec::new(),
+        own: Arc::default(),
     }
 }
 
@@ -228,9 +228,13 @@ async fn b117_a_name_that_comes_to_lead_inside_is_refused_at_that_send() {
 async fn the_cluster_does_not_call_itself() {
     let sink = sink("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
     let link = link(resolver(&[&["127.0.0.1"]]), &[LOOPBACK]);
-    let own = vec!["h:1".to_owned(), format!("127.0.0.1:{}", sink.port)];
-    let post = Post { own, ..post("http", sink.port, &[LOOPBACK]) };
-    assert_eq!(link.post(post).await, failed(FailureKind::Blocked));
+    // By its address, by a name that leads to it, by the very name that is called.
+    for own in ["127.0.0.1", "executor-1.internal", "hooks.test"] {
+        let own = vec!["h:1".to_owned(), format!("{own}:{}", sink.port)].into();
+        let post = Post { own, ..post("http", sink.port, &[LOOPBACK]) };
+        assert_eq!(link.post(post).await, failed(FailureKind::Blocked));
+    }
+    assert_eq!(sink.connections.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

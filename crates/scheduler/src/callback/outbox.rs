@@ -1,24 +1,34 @@
-//! Which hosts of the outbox are due, and how many sends each may have under way. Pure.
+//! Which lanes of the outbox are due, and how many sends each may have under way. Pure.
 //!
-//! Memory follows the number of hosts, not that of callbacks: of each host only the instant of its first entry is
+//! A lane is what one caller has for one host. A send needs a place in each of three ways, so that nobody takes what
+//! others need:
+//!
+//! * of its lane and its host: a slow receiver has few;
+//! * of its caller, which may have as many under way as are left free: alone half of all, two callers a third each.
+//!   So there is a place for whoever comes next, however many hosts the others have;
+//! * of the silent ones, when the last send of its lane found nobody: they have half of all together.
+//!
+//! Of what is due, that of the caller with the fewest sends under way goes first.
+//!
+//! Memory follows the number of lanes, not that of callbacks: of each lane only the instant of its first entry is
 //! known here; the entries themselves are read from the table when their turn comes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use orloj_model::callback::lane_parts;
 use orloj_model::id::{Millis, TaskId};
 
-/// Sends under way, all hosts together.
+/// Sends under way, all together.
 const IN_ALL: usize = 64;
 /// Sends under way to one host.
 pub(crate) const PER_HOST: usize = 4;
-/// Sends under way to all hosts together whose last send found nobody: they must not take every place.
+/// Sends under way of all silent lanes together: they must not take every place.
 const TO_SILENT: usize = 32;
-
-/// Hosts without entries that are remembered because they were silent, about.
+/// Lanes without entries that are remembered because they were silent, about.
 const IDLE: usize = 10_000;
 
 #[derive(Debug, Default)]
-struct Host {
+struct Lane {
     /// When its first entry that is not under way is due.
     next_at: Option<Millis>,
     under_way: BTreeSet<TaskId>,
@@ -26,185 +36,171 @@ struct Host {
     silent: bool,
 }
 
-impl Host {
-    fn places(&self) -> usize {
-        if self.silent { 1 } else { PER_HOST }
-    }
-
-    fn room(&self) -> usize {
-        self.places().saturating_sub(self.under_way.len())
-    }
+/// What one caller has.
+#[derive(Debug, Default)]
+struct Caller {
+    under_way: usize,
+    /// Its lanes with an entry, by when that is due: those that answer, and the silent ones.
+    due: [BTreeSet<(Millis, String)>; 2],
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    hosts: BTreeMap<String, Host>,
-    /// Hosts with room, by when they are due.
+    lanes: BTreeMap<String, Lane>,
+    callers: BTreeMap<String, Caller>,
+    /// Sends under way to each host.
+    hosts: BTreeMap<String, usize>,
+    /// Every lane with an entry, by when that is due.
     due: BTreeSet<(Millis, String)>,
     under_way: usize,
     to_silent: usize,
 }
 
 impl Outbox {
-    /// A host has an entry that is due at `at`; it may have earlier ones.
-    pub(crate) fn heard(&mut self, host: &str, at: Millis) {
-        let known = self.hosts.get(host).and_then(|host| host.next_at);
-        self.set_next(host, Some(known.map_or(at, |known| known.min(at))));
+    /// A lane has an entry that is due at `at`; it may have earlier ones.
+    pub(crate) fn heard(&mut self, lane: &str, at: Millis) {
+        let known = self.lanes.get(lane).and_then(|lane| lane.next_at);
+        self.set_next(lane, Some(known.map_or(at, |known| known.min(at))));
     }
 
-    /// The next host to read, when one is due and there is a place, with how many of its entries may be sent.
+    /// The next lane to read, when one is due and there is a place, with how many of its entries may be sent.
     pub(crate) fn next_due(&self, now: Millis) -> Option<(String, usize)> {
-        let due = self.due.iter().take_while(|(at, _)| *at <= now);
-        due.map(|(_, name)| (name, &self.hosts[name])).find_map(|(name, host)| {
-            let places = IN_ALL.saturating_sub(self.under_way);
-            let room = match host.silent {
-                true => places.min(TO_SILENT.saturating_sub(self.to_silent)),
-                false => places,
-            };
-            let room = room.min(host.room());
-            (room > 0).then(|| (name.clone(), room))
-        })
+        let of_callers = self.callers.values().filter_map(|caller| {
+            let (at, lane, room) = self.next_of(caller, now)?;
+            Some(((caller.under_way, at), lane, room))
+        });
+        of_callers.min_by_key(|(order, ..)| *order).map(|(_, lane, room)| (lane.clone(), room))
+    }
+
+    /// The first due lane of a caller for which there is a place: since when, which, and how many places.
+    fn next_of<'a>(&self, caller: &'a Caller, now: Millis) -> Option<(Millis, &'a String, usize)> {
+        let free = IN_ALL.saturating_sub(self.under_way);
+        // With each that it takes there is one free less.
+        let share = free.saturating_sub(caller.under_way).div_ceil(2);
+        let quiet = share.min(TO_SILENT.saturating_sub(self.to_silent));
+        let first = |due: &'a BTreeSet<(Millis, String)>, most: usize| {
+            let due = due.iter().take_while(|(at, _)| most > 0 && *at <= now);
+            // Those that are passed over have sends under way, which are few.
+            due.map(|(at, lane)| (*at, lane, most.min(self.room(lane)))).find(|(.., room)| *room > 0)
+        };
+        let [answering, silent] = &caller.due;
+        first(answering, share).into_iter().chain(first(silent, quiet)).min_by_key(|(at, ..)| *at)
+    }
+
+    /// The places of a lane and its host that are free.
+    fn room(&self, name: &str) -> usize {
+        let to_host = self.hosts.get(lane_parts(name).0).copied().unwrap_or(0);
+        let of_host = PER_HOST.saturating_sub(to_host);
+        match self.lanes.get(name) {
+            Some(lane) if lane.silent => of_host.min(1usize.saturating_sub(lane.under_way.len())),
+            _ => of_host,
+        }
     }
 
     /// Whether a send of this task is under way.
-    pub(crate) fn is_under_way(&self, host: &str, task: TaskId) -> bool {
-        self.hosts.get(host).is_some_and(|host| host.under_way.contains(&task))
+    pub(crate) fn is_under_way(&self, lane: &str, task: TaskId) -> bool {
+        self.lanes.get(lane).is_some_and(|lane| lane.under_way.contains(&task))
     }
 
-    /// How many sends to a host are under way.
-    pub(crate) fn count(&self, host: &str) -> usize {
-        self.hosts.get(host).map_or(0, |host| host.under_way.len())
+    /// How many sends of a lane are under way.
+    pub(crate) fn count(&self, lane: &str) -> usize {
+        self.lanes.get(lane).map_or(0, |lane| lane.under_way.len())
     }
 
-    /// A host was read: these are sent, and the first entry after them is due at `next_at`.
-    pub(crate) fn began(&mut self, host: &str, tasks: &[TaskId], next_at: Option<Millis>) {
-        let row = self.hosts.entry(host.to_owned()).or_default();
-        row.under_way.extend(tasks);
-        self.under_way += tasks.len();
-        if row.silent {
-            self.to_silent += tasks.len();
+    /// A lane was read: these are sent, and the first entry after them is due at `next_at`.
+    pub(crate) fn began(&mut self, name: &str, tasks: &[TaskId], next_at: Option<Millis>) {
+        let lane = self.lanes.entry(name.to_owned()).or_default();
+        let before = lane.under_way.len();
+        lane.under_way.extend(tasks);
+        let begun = lane.under_way.len() - before;
+        self.to_silent += if lane.silent { begun } else { 0 };
+        self.under_way += begun;
+        if begun > 0 {
+            let (host, caller) = lane_parts(name);
+            *self.hosts.entry(host.to_owned()).or_default() += begun;
+            self.callers.entry(caller.to_owned()).or_default().under_way += begun;
         }
-        self.set_next(host, next_at);
+        self.set_next(name, next_at);
     }
 
     /// A send has ended. `answered` says whether anybody was there; `None` when nothing was sent.
-    pub(crate) fn ended(&mut self, host: &str, task: TaskId, answered: Option<bool>) {
-        let Some(row) = self.hosts.get_mut(host) else { return };
-        if !row.under_way.remove(&task) {
+    pub(crate) fn ended(&mut self, name: &str, task: TaskId, answered: Option<bool>) {
+        let Some(lane) = self.lanes.get_mut(name) else { return };
+        if !lane.under_way.remove(&task) {
             return;
         }
-        self.under_way -= 1;
-        let (was, left) = (row.silent, row.under_way.len());
-        row.silent = answered.map_or(was, |answered| !answered);
-        // Those that are still under way change sides with their host.
+        let (was, left) = (lane.silent, lane.under_way.len());
+        let is = answered.map_or(was, |answered| !answered);
+        self.unlist(name);
+        if let Some(lane) = self.lanes.get_mut(name) {
+            lane.silent = is;
+        }
+        // Those that are still under way change sides with their lane.
         self.to_silent -= if was { left + 1 } else { 0 };
-        self.to_silent += if row.silent { left } else { 0 };
-        let next_at = row.next_at;
-        self.set_next(host, next_at);
+        self.to_silent += if is { left } else { 0 };
+        self.under_way -= 1;
+        let (host, caller) = lane_parts(name);
+        if let Some(count) = self.hosts.get_mut(host) {
+            *count -= 1;
+            if *count == 0 {
+                self.hosts.remove(host);
+            }
+        }
+        if let Some(caller) = self.callers.get_mut(caller) {
+            caller.under_way -= 1;
+        }
+        self.list(name);
     }
 
-    /// When a host with room is due next after `now`. For those that are due already there is no place: the end of a
-    /// send makes one.
+    /// When a lane is due next after `now`. For those that are due already there is no place: the end of a send makes
+    /// one.
     pub(crate) fn next_wake(&self, now: Millis) -> Option<Millis> {
         self.due.range((now.saturating_add(1), String::new())..).next().map(|(at, _)| *at)
     }
 
     fn set_next(&mut self, name: &str, next_at: Option<Millis>) {
-        let known = self.hosts.len();
-        let host = self.hosts.entry(name.to_owned()).or_default();
-        if let Some(at) = host.next_at {
-            self.due.remove(&(at, name.to_owned()));
+        self.unlist(name);
+        self.lanes.entry(name.to_owned()).or_default().next_at = next_at;
+        self.list(name);
+    }
+
+    /// Takes a lane out of the order of what is due.
+    fn unlist(&mut self, name: &str) {
+        let Some(lane) = self.lanes.get(name) else { return };
+        let Some(at) = lane.next_at else { return };
+        let entry = (at, name.to_owned());
+        self.due.remove(&entry);
+        if let Some(caller) = self.callers.get_mut(lane_parts(name).1) {
+            caller.due[usize::from(lane.silent)].remove(&entry);
         }
-        host.next_at = next_at;
-        match next_at {
-            Some(at) if host.room() > 0 => {
+    }
+
+    /// Puts it there again. A lane of which nothing needs to be known is forgotten, and so is such a caller.
+    fn list(&mut self, name: &str) {
+        let Some(lane) = self.lanes.get(name) else { return };
+        let caller = lane_parts(name).1;
+        match lane.next_at {
+            Some(at) => {
+                let of_caller = &mut self.callers.entry(caller.to_owned()).or_default().due;
+                of_caller[usize::from(lane.silent)].insert((at, name.to_owned()));
                 self.due.insert((at, name.to_owned()));
             }
-            // Of a silent one that is remembered, in bounds: its next entry may be heard of only now.
-            None if host.under_way.is_empty() && (!host.silent || self.due.len() + IDLE < known) => {
-                self.hosts.remove(name);
+            // A silent one is remembered, in bounds: its next entry may be heard of only now.
+            None if lane.under_way.is_empty()
+                && (!lane.silent || self.due.len() + IDLE < self.lanes.len()) =>
+            {
+                self.lanes.remove(name);
             }
-            _ => {}
+            None => {}
+        }
+        let idle = |caller: &Caller| caller.under_way == 0 && caller.due.iter().all(BTreeSet::is_empty);
+        if self.callers.get(caller).is_some_and(idle) {
+            self.callers.remove(caller);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn task(number: u8) -> TaskId {
-        TaskId([number; 16])
-    }
-
-    #[test]
-    fn a_host_is_due_from_its_first_instant_on() {
-        let mut outbox = Outbox::default();
-        outbox.heard("a", 100);
-        outbox.heard("a", 50);
-        outbox.heard("a", 70);
-        assert_eq!((outbox.next_wake(49), outbox.next_due(49)), (Some(50), None));
-        assert_eq!(outbox.next_wake(50), None, "it is due, and waits for nothing but a place");
-        assert_eq!(outbox.next_due(50), Some(("a".to_owned(), PER_HOST)));
-        outbox.began("a", &[], None);
-        assert_eq!(
-            (outbox.next_wake(0), outbox.hosts.len()),
-            (None, 0),
-            "nothing is kept of a host without entries"
-        );
-    }
-
-    #[test]
-    fn b114_one_slow_receiver_holds_up_nobody() {
-        let mut outbox = Outbox::default();
-        outbox.heard("slow", 0);
-        let four: Vec<_> = (0..4).map(task).collect();
-        outbox.began("slow", &four, Some(0));
-        assert_eq!(outbox.next_due(9), None, "its places are taken");
-        outbox.heard("quick", 5);
-        assert_eq!(outbox.next_due(9), Some(("quick".to_owned(), PER_HOST)));
-        outbox.ended("slow", task(0), Some(true));
-        assert_eq!(outbox.next_due(9), Some(("slow".to_owned(), 1)));
-    }
-
-    #[test]
-    fn dead_receivers_do_not_take_every_place() {
-        let mut outbox = Outbox::default();
-        let hosts: Vec<String> = (0..100).map(|number| format!("dead-{number:03}")).collect();
-        for host in &hosts {
-            outbox.heard(host, 0);
-            outbox.began(host, &[task(1)], Some(0));
-            outbox.ended(host, task(1), Some(false));
-        }
-        let mut begun = 0;
-        while let Some((host, room)) = outbox.next_due(1) {
-            assert_eq!(room, 1, "one place for one that does not answer");
-            outbox.began(&host, &[task(2)], Some(0));
-            begun += 1;
-        }
-        assert_eq!(begun, TO_SILENT);
-        outbox.heard("alive", 0);
-        assert_eq!(outbox.next_due(1), Some(("alive".to_owned(), PER_HOST)));
-        // One that answers again is like any other.
-        outbox.ended("dead-000", task(2), Some(true));
-        assert_eq!(outbox.hosts["dead-000"].places(), PER_HOST);
-        assert_eq!(outbox.to_silent, TO_SILENT - 1);
-    }
-
-    #[test]
-    fn all_hosts_together_have_a_bound() {
-        let mut outbox = Outbox::default();
-        let mut begun = 0;
-        for number in 0..100u8 {
-            outbox.heard(&format!("h{number}"), 0);
-        }
-        while let Some((host, room)) = outbox.next_due(0) {
-            let tasks: Vec<_> = (0..room as u8).map(task).collect();
-            begun += tasks.len();
-            outbox.began(&host, &tasks, Some(0));
-        }
-        assert_eq!(begun, IN_ALL);
-        assert!(outbox.is_under_way("h0", task(0)) && outbox.count("h0") == PER_HOST);
-    }
-}
+#[path = "outbox_tests.rs"]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::Leader;
 use super::work::Done;
-use crate::callback::Delivery;
+use crate::callback::{Delivery, OwnListeners};
 
 impl Leader<'_> {
     pub(super) fn deliver_callbacks(&mut self) {
@@ -13,6 +13,7 @@ impl Leader<'_> {
             clock: self.shared.clock.clone(),
             callbacks,
             metrics: self.shared.metrics.clone(),
+            own: OwnListeners::default(),
         };
         let events = self.shared.store.events();
         self.spawn(async move { Done::Broken(delivery.run(events).await) });

@@ -1,0 +1,190 @@
+//! Whether an address is one of the cluster's own listeners: nobody may make it call itself.
+//!
+//! Listeners are known by `host:port`, as they are configured, and the host may be a name. Only those with the port
+//! that is called matter, so that as a rule there is nothing to resolve.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use orloj_model::Clock;
+use tokio::time::timeout;
+
+use super::link::Resolver;
+
+/// How long the addresses of a name are good for.
+const FRESH: Duration = Duration::from_secs(30);
+/// To resolve one name.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Names that are resolved at once.
+const AT_ONCE: usize = 16;
+/// Names that are remembered.
+const KNOWN: usize = 10_000;
+
+/// The addresses of the names of own listeners, as they were found last.
+pub(super) struct OwnNames {
+    resolver: Arc<dyn Resolver>,
+    clock: Arc<dyn Clock>,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+struct Known {
+    /// Monotonic.
+    at: Duration,
+    addresses: Vec<IpAddr>,
+}
+
+impl OwnNames {
+    /// Nothing is known yet.
+    pub(super) fn new(resolver: Arc<dyn Resolver>, clock: Arc<dyn Clock>) -> Self {
+        OwnNames { resolver, clock, known: Mutex::default() }
+    }
+
+    /// Whether `host`, or one of its `addresses`, is one of the listeners `own`.
+    pub(super) async fn hold(&self, own: &[String], host: &str, addresses: &[SocketAddr]) -> bool {
+        let Some(port) = addresses.first().map(SocketAddr::port) else { return false };
+        let hosts = own.iter().filter_map(|one| parts(one)).filter(|(_, own)| *own == port);
+        let called: Vec<IpAddr> = addresses.iter().map(|address| address.ip().to_canonical()).collect();
+        let mut names = Vec::new();
+        for (own, _) in hosts {
+            match own.parse::<IpAddr>() {
+                Ok(address) if called.contains(&address.to_canonical()) => return true,
+                Ok(_) => {}
+                Err(_) if own.eq_ignore_ascii_case(host) => return true,
+                Err(_) => names.push(own.to_ascii_lowercase()),
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        let found = futures_util::stream::iter(names).map(|name| self.addresses(name));
+        let mut found = found.buffer_unordered(AT_ONCE);
+        while let Some(addresses) = found.next().await {
+            if addresses.iter().any(|address| called.contains(&address.to_canonical())) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The addresses of a name. One that has none just now keeps those that it had: they are looked up to be refused.
+    async fn addresses(&self, name: String) -> Vec<IpAddr> {
+        let now = self.clock.monotonic();
+        let known = self.known().get(&name).map(|known| (known.at, known.addresses.clone()));
+        if let Some((at, addresses)) = &known
+            && now.saturating_sub(*at) < FRESH
+        {
+            return addresses.clone();
+        }
+        let found = timeout(RESOLVE_TIMEOUT, self.resolver.resolve(&name)).await.unwrap_or_default();
+        let addresses = match (found.is_empty(), known) {
+            (true, Some((_, before))) => before,
+            _ => found,
+        };
+        let mut known = self.known();
+        if known.len() >= KNOWN {
+            known.clear();
+        }
+        known.insert(name, Known { at: now, addresses: addresses.clone() });
+        addresses
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Known>> {
+        // Nothing that holds this lock can panic half-way through a change.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Host and port of a listener; also of one that is written as a URL, or with an IPv6 address in brackets.
+fn parts(text: &str) -> Option<(&str, u16)> {
+    let (scheme, bare) = text.split_once("://").unwrap_or(("", text));
+    let bare = bare.trim_end_matches('/');
+    let (host, port) = match bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) {
+        Some((host, port)) => (host, port.parse().ok()?),
+        None if scheme == "https" => (bare, 443),
+        None if scheme == "http" => (bare, 80),
+        None => return None,
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some((host.trim_end_matches('.'), port))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::BoxFuture;
+    use orloj_model::time::ManualClock;
+
+    use super::*;
+
+    /// Knows one name, until it is told to know none.
+    #[derive(Default)]
+    struct Names {
+        asked: AtomicUsize,
+        silent: std::sync::atomic::AtomicBool,
+    }
+
+    impl Resolver for Names {
+        fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Vec<IpAddr>> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let known = host == "replica-1.internal" && !self.silent.load(Ordering::SeqCst);
+            let found = if known { vec!["10.0.0.1".parse().unwrap()] } else { Vec::new() };
+            Box::pin(async move { found })
+        }
+    }
+
+    fn own(resolver: &Arc<Names>) -> (OwnNames, Arc<ManualClock>) {
+        let clock = Arc::new(ManualClock::at(0));
+        (OwnNames::new(Arc::clone(resolver) as _, Arc::clone(&clock) as _), clock)
+    }
+
+    fn called(text: &str) -> Vec<SocketAddr> {
+        vec![text.parse().unwrap()]
+    }
+
+    #[tokio::test]
+    async fn a_listener_is_known_by_address_and_by_name() {
+        let resolver = Arc::new(Names::default());
+        let (names, _) = own(&resolver);
+        for (listener, host, address, is_own) in [
+            ("10.0.0.1:7071", "x", "10.0.0.1:7071", true),
+            ("10.0.0.1:7071", "x", "[::ffff:10.0.0.1]:7071", true),
+            ("http://10.0.0.1:7071/", "x", "10.0.0.1:7071", true),
+            ("[fd00::1]:7071", "x", "[fd00::1]:7071", true),
+            ("https://[fd00::1]", "x", "[fd00::1]:443", true),
+            ("https://api.internal/", "api.internal", "10.9.9.9:443", true),
+            ("replica-1.internal:7071", "x", "10.0.0.1:7071", true),
+            ("https://Replica-1.Internal.:7071", "x", "10.0.0.1:7071", true),
+            ("other.internal:7071", "other.internal", "10.9.9.9:7071", true),
+            ("other.internal:7071", "x", "10.0.0.1:7071", false),
+            ("10.0.0.1:7071", "x", "10.0.0.1:7072", false),
+            ("replica-1.internal:7071", "x", "10.0.0.2:7071", false),
+            ("nonsense", "x", "10.0.0.1:7071", false),
+        ] {
+            let listeners = ["9.9.9.9:1".to_owned(), listener.to_owned()];
+            let found = names.hold(&listeners, host, &called(address)).await;
+            assert_eq!(found, is_own, "{listener} {host} {address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn names_are_resolved_once_in_a_while_and_only_where_the_port_is_called() {
+        let resolver = Arc::new(Names::default());
+        let (names, clock) = own(&resolver);
+        let listeners = ["replica-1.internal:7071".to_owned()];
+        assert!(!names.hold(&listeners, "x", &called("10.0.0.1:443")).await);
+        assert_eq!(resolver.asked.load(Ordering::SeqCst), 0);
+        for _ in 0..3 {
+            assert!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await);
+        }
+        assert_eq!(resolver.asked.load(Ordering::SeqCst), 1);
+        // A resolver that fails opens nothing.
+        resolver.silent.store(true, Ordering::SeqCst);
+        clock.advance_ms(60_000);
+        assert!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await);
+        assert_eq!(resolver.asked.load(Ordering::SeqCst), 2);
+    }
+}
