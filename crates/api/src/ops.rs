@@ -10,6 +10,7 @@ mod graph;
 mod jobs;
 mod logs;
 mod retry;
+mod sealing;
 mod submit;
 mod sync;
 mod tasks;

@@ -153,6 +153,8 @@ impl Operation {
     pub fn spends_first(&self) -> bool {
         match self {
             Operation::SubmitBatch => true,
+            // These make as many commands as it takes.
+            Operation::Access(AccessOperation::RenewSealing) => true,
             // These make a command each, which spends it.
             Operation::Access(_) => false,
             _ => self.access() == Access::Admin,
@@ -161,7 +163,7 @@ impl Operation {
 
     /// Whether any replica answers it by itself, also without a leader.
     pub fn is_local(&self) -> bool {
-        matches!(self, Operation::ShowCluster)
+        matches!(self, Operation::ShowCluster | Operation::Access(AccessOperation::ShowSealing))
     }
 
     /// The largest body that it takes, in bytes.
@@ -329,6 +331,8 @@ mod tests {
         ("POST", "/openapi/v1/keys/k/disable"),
         ("DELETE", "/openapi/v1/keys/k"),
         ("GET", "/openapi/v1/audit"),
+        ("GET", "/openapi/v1/sealing"),
+        ("POST", "/openapi/v1/sealing/renew"),
         ("GET", "/openapi/v1/executors"),
         ("POST", "/openapi/v1/executors/rack.1/drain"),
         ("GET", "/openapi/v1/cluster"),

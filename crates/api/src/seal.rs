@@ -85,6 +85,26 @@ impl Sealer {
         Ok(bytes)
     }
 
+    /// The ids of its keys in hex, in their order. They show nothing of the keys.
+    pub fn key_ids(&self) -> Vec<String> {
+        let hex = |id: &[u8; ID_LEN]| id.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.keys.iter().map(|key| hex(&key.id)).collect()
+    }
+
+    /// Whether something is sealed with the first key.
+    pub fn is_current(&self, sealed: &[u8]) -> bool {
+        let id = sealed.strip_prefix(&[VERSION]).and_then(|rest| rest.get(..ID_LEN));
+        self.keys.first().is_some_and(|key| id == Some(&key.id[..]))
+    }
+
+    /// Seals anew, with the first key, what any of its keys sealed for the same `of`.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn reseal(&self, of: &str, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+        self.seal(of, &self.open(of, sealed)?)
+    }
+
     /// Opens what [`seal`](Sealer::seal) made for the same `of`.
     ///
     /// # Errors
@@ -147,6 +167,15 @@ mod tests {
         assert_eq!(both.open("x", &sealed).unwrap(), "s");
         assert_eq!(new.open("x", &sealed), Err(SealError::Unreadable));
         assert_eq!(new.open("x", &both.seal("x", "s").unwrap()).unwrap(), "s");
+        assert!(old.is_current(&sealed) && !both.is_current(&sealed) && !new.is_current(&sealed));
+        let anew = both.reseal("x", &sealed).unwrap();
+        assert!(both.is_current(&anew) && new.is_current(&anew));
+        assert_eq!(new.open("x", &anew).unwrap(), "s");
+        assert_eq!(both.reseal("y", &sealed), Err(SealError::Unreadable), "it is of something else");
+        assert_eq!(new.reseal("x", &sealed), Err(SealError::Unreadable));
+        let ids = both.key_ids();
+        assert_eq!((ids.len(), ids[0].len(), &ids[1]), (2, 16, &old.key_ids()[0]));
+        assert!(!both.is_current(b"") && !Sealer::default().is_current(&sealed));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod access;
 mod batch;
+mod bodies;
 mod callbacks;
 mod client;
 pub(crate) mod fake;
@@ -18,6 +19,7 @@ mod jobs;
 mod json;
 mod limits;
 mod replay;
+mod sealing;
 mod signing;
 mod sync;
 mod tasks;

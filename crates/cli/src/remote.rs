@@ -17,6 +17,7 @@ pub mod executor;
 mod graph;
 pub mod job;
 pub mod output;
+mod sealing;
 pub mod task;
 
 /// Whose keys sign a call.
@@ -57,11 +58,18 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(4);
 /// # Errors
 /// A variable that is missing or has a value that cannot be used.
 pub fn connect(principal: Principal) -> Result<Client, Failure> {
+    let urls = variable("ORLOJ_URL").context("no cluster is named").map_err(Failure::usage)?;
+    connect_to(urls.split(',').map(str::trim).filter(|url| !url.is_empty()), principal)
+}
+
+/// A client for the replicas at these addresses; whatever else it needs, the environment says.
+///
+/// # Errors
+/// As [`connect`].
+fn connect_to<'a>(urls: impl Iterator<Item = &'a str>, principal: Principal) -> Result<Client, Failure> {
     let build = || -> anyhow::Result<Client> {
-        let urls = variable("ORLOJ_URL").context("no cluster is named")?;
         let (key, secret) = principal.variables();
         let credentials = Credentials::new(variable(key)?, variable(secret)?)?;
-        let urls = urls.split(',').map(str::trim).filter(|url| !url.is_empty());
         let mut options = Options { deadline: deadline()?, try_timeout: TRY_TIMEOUT, ..Options::default() };
         (options.ca_pem, options.identity_pem) = certificates()?;
         if env::var_os("ORLOJ_AUDIENCE").is_some() {

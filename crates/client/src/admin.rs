@@ -2,7 +2,7 @@
 
 use orloj_wire::rest::{
     AccessKeys, Audit, Caller, CallerChanged, Callers, KeyChanged, MadeKey, MadeWebhookSecret, NewKey,
-    PutCaller,
+    PutCaller, Renewed, Sealing,
 };
 
 use crate::calls::{plain, segment};
@@ -93,6 +93,16 @@ impl Client {
     pub async fn delete_webhook_secret(&self, caller: &str, id: &str) -> Result<KeyChanged, Error> {
         let end = format!("/webhook-secrets/{}", segment("webhook secret", id)?);
         self.send(Call::delete(caller_path(caller, &end)?)).await
+    }
+
+    /// What seals the stored secrets, as the replica that answers knows it.
+    pub async fn sealing(&self) -> Result<Sealing, Error> {
+        self.send(Call::get("/openapi/v1/sealing".to_owned())).await
+    }
+
+    /// Seals stored secrets anew with the leader's first sealing key. To be called until nothing remains.
+    pub async fn renew_sealing(&self) -> Result<Renewed, Error> {
+        self.send(Call::post("/openapi/v1/sealing/renew".to_owned())).await
     }
 
     /// A page of the audit, newest first.

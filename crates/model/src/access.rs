@@ -26,6 +26,8 @@ pub const DENIALS_PER_COMMAND: usize = 64;
 pub const AUDIT_TEXT: usize = 512;
 /// The largest sealed secret, in bytes.
 pub const SEALED_LIMIT: usize = 512;
+/// The most secrets that one command seals anew.
+pub const RESEALED_PER_COMMAND: usize = 256;
 
 /// What a key may be used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -155,6 +157,31 @@ pub struct CallerRow {
     pub created_at: Millis,
     /// When its settings last changed.
     pub updated_at: Millis,
+}
+
+/// Which sealed secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SealedOf {
+    /// That of an access key.
+    Key(String),
+    /// One that signs a caller's callbacks.
+    Webhook {
+        /// The caller.
+        caller: CallerId,
+        /// Which.
+        id: String,
+    },
+}
+
+/// A secret that was sealed anew: the same secret, under another key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resealed {
+    /// Which.
+    pub of: SealedOf,
+    /// As it was sealed before; where it is something else by now, it stays.
+    pub before: Vec<u8>,
+    /// As it is sealed now.
+    pub sealed: Vec<u8>,
 }
 
 /// Whose a key is.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use common::*;
 use orloj_model::access::{
     AUDIT_KEPT, Actor, AuditKind, CallerSettings, DENIALS_PER_COMMAND, Denial, KeyLimits, KeyOwner, MAX_KEYS,
-    Scope,
+    RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, Scope, SealedOf,
 };
 use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_model::{Refusal, Reply, query};
@@ -111,6 +111,46 @@ fn a_caller_has_two_enabled_keys_so_that_they_can_be_exchanged() {
     assert_eq!(run(&mut world, gone), refused(Refusal::CallerNotFound));
     assert_eq!(query::access(&world.tables).expect("maps").keys, []);
     assert_eq!(actions(&world)[0], "delete_caller caller with 2 keys");
+}
+
+#[test]
+fn a_secret_is_sealed_anew_only_where_it_still_is_what_it_was() {
+    let mut world = World::ready();
+    run(&mut world, put(None));
+    run(&mut world, add_to_caller("ak_1"));
+    let (id, caller) = ("whs_1".to_owned(), caller());
+    let secret = AccessCommand::AddWebhookSecret {
+        caller: caller.clone(),
+        id: id.clone(),
+        sealed: vec![1],
+        by: by(None),
+    };
+    run(&mut world, secret);
+    let both = |before: u8, sealed: Vec<u8>| AccessCommand::Reseal {
+        secrets: vec![
+            Resealed { of: SealedOf::Key("ak_1".into()), before: vec![before], sealed: sealed.clone() },
+            Resealed {
+                of: SealedOf::Webhook { caller: caller.clone(), id: id.clone() },
+                before: vec![before],
+                sealed,
+            },
+        ],
+    };
+    let sealed = |world: &World| {
+        let access = query::access(&world.tables).expect("maps do not fail");
+        (access.keys[0].1.sealed.clone(), access.callers[0].1.webhook_secrets[0].sealed.clone())
+    };
+    let (records, before) = (actions(&world).len(), revision(&world));
+    assert_eq!(run(&mut world, both(9, vec![2])), Reply::Done);
+    assert_eq!((sealed(&world), revision(&world)), ((vec![1], vec![1]), before), "they were something else");
+    assert_eq!(run(&mut world, both(1, vec![2])), Reply::Done);
+    assert_eq!((sealed(&world), revision(&world)), ((vec![2], vec![2]), before + 1));
+    assert_eq!(run(&mut world, both(2, vec![0; SEALED_LIMIT + 1])), refused(Refusal::Invalid));
+    let gone = Resealed { of: SealedOf::Key("ak_9".into()), before: vec![1], sealed: vec![2] };
+    let many = AccessCommand::Reseal { secrets: vec![gone.clone(); RESEALED_PER_COMMAND + 1] };
+    assert_eq!(run(&mut world, many), refused(Refusal::Invalid));
+    assert_eq!(run(&mut world, AccessCommand::Reseal { secrets: vec![gone] }), Reply::Done);
+    assert_eq!(actions(&world).len(), records, "the request for it was recorded when it was let in");
 }
 
 #[test]

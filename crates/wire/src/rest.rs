@@ -12,6 +12,7 @@ mod graph;
 pub mod job;
 pub mod preview;
 pub mod reference;
+mod sealing;
 pub mod step;
 mod submit;
 pub mod trigger;
@@ -31,6 +32,7 @@ pub use batch::{BATCH_BODY_LIMIT, BATCH_LIMIT, BatchResult, SubmitBatch, Submitt
 pub use callback::{Callback, CallbackSend, Callbacks, Redelivering};
 pub use depends::{DEPENDS_LIMIT, OnShardFailure, Parent};
 pub use graph::{GRAPH_LIMIT, GraphEdge, GraphNode, TaskGraph};
+pub use sealing::{Renewed, Sealing};
 pub use step::{StepNeed, StepSpec};
 pub use submit::{
     BackoffMs, DEFAULT_PRIORITY, DependsOn, DependsOnEnd, MAX_ATTEMPT_MS, MAX_BACKOFF_MS, MAX_DELAY_MS,
@@ -56,6 +58,8 @@ pub const SYNC_LIMIT_MS: u64 = 3_000;
 pub const MAX_WAIT_MS: u64 = 30_000;
 /// The largest page of a list.
 pub const MAX_PAGE: usize = 100;
+/// The largest page of the audit.
+pub const MAX_AUDIT_PAGE: usize = 500;
 /// The largest piece of a log in one answer, in bytes.
 pub const MAX_LOG_PIECE: u32 = 256 * 1024;
 

@@ -1,9 +1,12 @@
 //! Callers and keys on real replicas, through the death of a leader and a restart of everything.
 
+use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use orloj_client::{AuditQuery, Client, Credentials, Error, Options};
 use orloj_tests::cluster::{Cluster, Setup};
+use orloj_tests::process::binary;
 use orloj_wire::rest::{KeyLimits, MadeKey, NewKey, PutCaller, Submit};
 use serde_json::json;
 
@@ -11,6 +14,12 @@ fn client(cluster: &Cluster, place: usize, key: &MadeKey) -> Client {
     let credentials = Credentials::new(&key.access_key, &key.secret_key).unwrap();
     let options = Options { deadline: Duration::from_secs(30), ..Options::default() };
     Client::new([&cluster.ready().replicas[place].api], credentials, options).unwrap()
+}
+
+/// A caller that may submit as fast as it likes.
+fn fast() -> PutCaller {
+    let limits = KeyLimits { submits_per_s: 1_000.0, submits_burst: 1_000, ..KeyLimits::default() };
+    PutCaller { limits, ..PutCaller::default() }
 }
 
 async fn submits(cluster: &Cluster, key: &MadeKey) {
@@ -31,8 +40,7 @@ async fn is_refused(cluster: &Cluster, key: &MadeKey, code: &str) {
 async fn callers_and_keys_survive_what_replicas_do_not() {
     let mut cluster = Cluster::start(Setup::default()).await;
     let admin = cluster.admin();
-    let fast = KeyLimits { submits_per_s: 1_000.0, submits_burst: 1_000, ..KeyLimits::default() };
-    admin.put_caller("shop", &PutCaller { limits: fast, ..PutCaller::default() }).await.unwrap();
+    admin.put_caller("shop", &fast()).await.unwrap();
     let first = admin.add_key("shop", &NewKey::default()).await.unwrap();
     let second = admin.add_key("shop", &NewKey::default()).await.unwrap();
     submits(&cluster, &first).await;
@@ -58,4 +66,65 @@ async fn callers_and_keys_survive_what_replicas_do_not() {
     // A change whose answer died with the leader may have been asked for twice.
     actions.dedup();
     assert_eq!(actions, ["delete_caller", "disable_key", "create_key", "create_caller"]);
+}
+
+/// Gives every replica these sealing keys, from the next start on.
+fn set_sealing_keys(cluster: &Cluster, keys: &[&str]) {
+    let path = cluster.dir().join("secrets/keys.toml");
+    let mut file: toml::Table = fs::read_to_string(&path).unwrap().parse().unwrap();
+    file.insert("sealing-key".into(), keys[0].into());
+    file.insert("older-sealing-keys".into(), keys[1..].to_vec().into());
+    fs::write(&path, toml::to_string(&file).unwrap()).unwrap();
+}
+
+fn sealing_key(cluster: &Cluster) -> String {
+    let text = fs::read_to_string(cluster.dir().join("secrets/keys.toml")).unwrap();
+    text.parse::<toml::Table>().unwrap()["sealing-key"].as_str().unwrap().to_owned()
+}
+
+fn orloj(cluster: &Cluster, arguments: &[&str]) -> String {
+    let output = Command::new(binary()).args(arguments).envs(cluster.environment(0)).output().unwrap();
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sealing_key_is_exchanged_and_the_old_one_is_not_needed_any_more() {
+    const NEW: &str = "kek_a-new-sealing-key-of-forty-seven-characters";
+    let mut cluster = Cluster::start(Setup::default()).await;
+    let admin = cluster.admin();
+    admin.put_caller("shop", &fast()).await.unwrap();
+    let key = admin.add_key("shop", &NewKey::default()).await.unwrap();
+    admin.add_webhook_secret("shop").await.unwrap();
+    let old = sealing_key(&cluster);
+    // Both keys on every replica: the old one opens, the new one seals.
+    cluster.stop().await;
+    set_sealing_keys(&cluster, &[NEW, &old]);
+    cluster.start_on_the_same_folder().await;
+    cluster.all_answer().await;
+    submits(&cluster, &key).await;
+    let before = cluster.admin().sealing().await.unwrap();
+    assert_eq!((before.current, before.older, before.unreadable), (0, 2, 0));
+    let said = orloj(&cluster, &["key", "reseal"]);
+    assert!(said.contains("2 secrets are sealed anew"), "{said}");
+    assert!(orloj(&cluster, &["key", "reseal"]).contains("0 secrets"), "it can be repeated");
+    let shown = orloj(&cluster, &["key", "sealing", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown.as_array().unwrap().len(), 3, "{shown}");
+    for place in 0..3 {
+        assert_eq!(shown[place]["sealing"]["older"], 0, "{shown}");
+    }
+    submits(&cluster, &key).await;
+    // The new key alone.
+    cluster.stop().await;
+    set_sealing_keys(&cluster, &[NEW]);
+    cluster.start_on_the_same_folder().await;
+    cluster.all_answer().await;
+    let after = cluster.admin().sealing().await.unwrap();
+    assert_eq!((after.current, after.older, after.unreadable), (2, 0, 0));
+    submits(&cluster, &key).await;
+    let audit = cluster.admin().audit(&AuditQuery::default()).await.unwrap();
+    assert!(audit.records.iter().any(|record| record.action == "renew_sealing"), "{audit:?}");
 }

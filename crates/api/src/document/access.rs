@@ -2,8 +2,8 @@
 
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{
-    AccessKeys, Audit, Caller, CallerChanged, Callers, KeyChanged, MAX_PAGE, MadeKey, MadeWebhookSecret,
-    NewKey, PutCaller,
+    AccessKeys, Audit, Caller, CallerChanged, Callers, KeyChanged, MAX_AUDIT_PAGE, MadeKey,
+    MadeWebhookSecret, NewKey, PutCaller, Renewed, Sealing,
 };
 use serde_json::{Value, json};
 
@@ -31,6 +31,8 @@ pub(super) fn calls() -> Vec<Call> {
         change_key("/openapi/v1/keys/{accessKey}/disable", "Switch an access key off", "disabled"),
         delete_key(),
         audit(),
+        sealing(),
+        renew_sealing(),
     ]
 }
 
@@ -142,10 +144,10 @@ fn delete_key() -> Call {
 
 fn audit() -> Call {
     let kinds = json!({ "type": "string", "enum": ["changes", "denied"] });
-    let size = json!({ "type": "integer", "minimum": 1, "maximum": MAX_PAGE });
+    let size = json!({ "type": "integer", "minimum": 1, "maximum": MAX_AUDIT_PAGE });
     Call::new(TAG, "GET", "/openapi/v1/audit", "Show what administrators changed, or which calls were refused")
         .query("kind", kinds, "Which records; `changes` when absent.")
-        .query("before", json!({ "type": "integer", "minimum": 0 }), "`nextBefore` of the page before.")
+        .query("before", json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }), "`nextBefore` of the page before.")
         .query("page_size", size, "How many, at most.")
         .answers::<Audit>(200, "A page, newest first.", json!({
             "records": [{
@@ -154,6 +156,37 @@ fn audit() -> Call {
             }],
             "nextBefore": 17, "appliedIndex": 4711,
         }))
+}
+
+fn sealing() -> Call {
+    Call::new(TAG, "GET", "/openapi/v1/sealing", "Show what seals the stored secrets, as one replica knows it")
+        .text(
+            "Each replica answers for itself, without asking the leader: one that misses a key could not check what \
+             callers sign if it came to lead.",
+        )
+        .answers::<Sealing>(
+            200,
+            "Its keys, and how many secrets each kind of them seals.",
+            json!({
+                "keys": ["9c1185a5c5e9fc54", "5f0c12de3a7b8841"], "current": 12, "older": 3, "unreadable": 0,
+                "appliedIndex": 4711,
+            }),
+        )
+}
+
+fn renew_sealing() -> Call {
+    Call::new(TAG, "POST", "/openapi/v1/sealing/renew", "Seal the stored secrets anew with the first sealing key")
+        .text(
+            "Of secrets that older sealing keys opened. Up to 1,024 in one call; as long as `remaining` is above 0, \
+             call again. Until it is 0 on every replica, the older keys are needed.",
+        )
+        .may_take::<Nothing>(json!({}))
+        .answers::<Renewed>(
+            200,
+            "What was done, and what is left.",
+            json!({ "key": "9c1185a5c5e9fc54", "renewed": 3, "remaining": 0, "unreadable": 0 }),
+        )
+        .refuses(&[Code::Conflict])
 }
 
 fn settings() -> Value {

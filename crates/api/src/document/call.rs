@@ -201,7 +201,9 @@ impl Call {
     fn path_parameters(&self) -> Vec<Value> {
         let used = IDS.iter().filter(|(name, _, _)| self.path.contains(&format!("{{{name}}}")));
         used.map(|(name, example, text)| {
-            let schema = json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" });
+            // Not of dots alone: a proxy could take that for another path.
+            let schema =
+                json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]*[A-Za-z0-9_-][A-Za-z0-9._-]*$" });
             json!({ "name": name, "in": "path", "required": true, "schema": schema,
                     "description": text, "example": example })
         })

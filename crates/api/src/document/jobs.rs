@@ -1,6 +1,5 @@
 //! The entries of the calls on jobs.
 
-use orloj_wire::json::Strict;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::MAX_PAGE;
 use orloj_wire::rest::job::{
@@ -8,10 +7,11 @@ use orloj_wire::rest::job::{
     StartBackfill,
 };
 use orloj_wire::rest::preview::{PreviewAnswer, PreviewRequest};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::call::Call;
 use super::schema::Nothing;
+use super::tasks::page_token;
 
 const TAG: &str = "jobs";
 const JOB: &str = "/openapi/v1/jobs/{jobId}";
@@ -28,14 +28,14 @@ pub(super) fn guarded(call: Call, what: &str) -> Call {
     let text = format!(
         "The version that {what} must have, which is signed as every parameter is; 0: there must be none."
     );
-    call.query("version", json!({ "type": "integer", "minimum": 0 }), &text)
+    call.query("version", json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }), &text)
 }
 
 pub(super) fn paged(call: Call) -> Call {
     let size = json!({ "type": "integer", "minimum": 1, "maximum": MAX_PAGE });
     call.query("page_size", size, "How many, at most; 20 when absent.").query(
         "page_token",
-        json!({ "type": "string" }),
+        page_token(),
         "`nextPageToken` of the page before.",
     )
 }
@@ -87,7 +87,7 @@ fn replace() -> Call {
 fn patch() -> Call {
     guarded(Call::new(TAG, "PATCH", JOB, "Change parts of a job"), "the job")
         .text("The body is a JSON merge patch (RFC 7396) of the job's definition: `null` takes a field out.")
-        .takes::<Strict>(json!({ "priority": 7, "businessKey": null }))
+        .takes::<Map<String, Value>>(json!({ "priority": 7, "businessKey": null }))
         .answers::<Job>(200, "It was changed.", job())
         .refuses(&[Code::JobNotFound, Code::VersionConflict, Code::HandlerUnknown, Code::Conflict])
 }

@@ -66,6 +66,7 @@ impl Schemas {
             all.insert(format!("{name}{READ}"), schema);
         }
         all.values_mut().for_each(plain_text);
+        all.values_mut().for_each(bound);
         Value::Object(all)
     }
 }
@@ -82,6 +83,25 @@ fn rename(schema: &mut Value) {
             object.values_mut().for_each(rename);
         }
         Value::Array(list) => list.iter_mut().for_each(rename),
+        _ => {}
+    }
+}
+
+/// Says how large a number may be where its type alone says so: other languages have no such types.
+fn bound(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            let most = match object.get("format").and_then(Value::as_str) {
+                Some("uint32") => Some(u64::from(u32::MAX)),
+                Some("uint64") => Some(u64::MAX),
+                _ => None,
+            };
+            if let Some(most) = most {
+                object.entry("maximum").or_insert(most.into());
+            }
+            object.values_mut().for_each(bound);
+        }
+        Value::Array(list) => list.iter_mut().for_each(bound),
         _ => {}
     }
 }

@@ -25,7 +25,16 @@ fn number(min: u64, max: u64) -> Value {
 }
 
 fn any_number() -> Value {
-    json!({ "type": "integer", "minimum": 0 })
+    number(0, u64::MAX)
+}
+
+fn handler_name() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]{1,128}$" })
+}
+
+/// Where a page begins: nobody but a replica can make one.
+pub(super) fn page_token() -> Value {
+    json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" })
 }
 
 fn idempotent(call: Call) -> Call {
@@ -132,9 +141,9 @@ fn list() -> Call {
     Call::new(TAG, "GET", "/openapi/v1/tasks", "List tasks, newest first")
         .text("In a list, `params`, `attempts`, `result` and `logTail` are left out. A page may be short although more follow.")
         .query("status", statuses, "Only tasks with this status.")
-        .query("handler", json!({ "type": "string" }), "Only tasks of this handler.")
+        .query("handler", handler_name(), "Only tasks of this handler.")
         .query("page_size", number(1, MAX_PAGE as u64), "How many, at most; 20 when absent.")
-        .query("page_token", json!({ "type": "string" }), "`nextPageToken` of the page before, with the same filters.")
+        .query("page_token", page_token(), "`nextPageToken` of the page before, with the same filters.")
         .answers::<TaskPage>(200, "A page.", json!({
             "tasks": [task], "nextPageToken": "djEuMTIz", "appliedIndex": 4711,
         }))

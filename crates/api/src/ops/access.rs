@@ -48,6 +48,8 @@ impl Call<'_> {
             AccessOperation::DisableKey(key) => self.set_key(key, false).await,
             AccessOperation::DeleteKey(key) => self.delete_key(key).await,
             AccessOperation::ListAudit => self.list_audit().await,
+            AccessOperation::ShowSealing => self.show_sealing(),
+            AccessOperation::RenewSealing => self.renew_sealing().await,
         }
     }
 
@@ -210,7 +212,7 @@ impl Call<'_> {
         }
     }
 
-    async fn change(&self, command: AccessCommand) -> Result<Reply, Failure> {
+    pub(super) async fn change(&self, command: AccessCommand) -> Result<Reply, Failure> {
         let Applied { reply, .. } = self.shared.backend.propose(Command::Access(Box::new(command))).await?;
         match reply {
             Reply::Refused(refusal) => Err(refusal.into()),
@@ -220,7 +222,7 @@ impl Call<'_> {
 
     fn seal(&self, of: &str, secret: &str) -> Result<Vec<u8>, Failure> {
         self.shared.directory.sealer().seal(of, secret).map_err(|error| match error {
-            SealError::NoKey => Failure::new(Code::Conflict, error.to_string()),
+            SealError::NoKey => no_key(&error),
             _ => Failure::internal("a secret cannot be sealed", &error),
         })
     }
@@ -230,6 +232,11 @@ impl Call<'_> {
         self.shared.random.fill(&mut bytes);
         bytes
     }
+}
+
+/// The replicas have no sealing key.
+pub(super) fn no_key(error: &SealError) -> Failure {
+    Failure::new(Code::Conflict, error.to_string())
 }
 
 /// One character of 32 for each byte.

@@ -2,14 +2,12 @@
 
 use orloj_model::access::{AuditKind, AuditRow};
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{Audit, AuditRecord};
+use orloj_wire::rest::{Audit, AuditRecord, MAX_AUDIT_PAGE};
 use orloj_wire::time::Time;
 
 use super::Call;
 use crate::outcome::{Answer, Failure};
 
-/// The largest page.
-const MAX_PAGE: u64 = 500;
 /// The size of a page where none is asked for.
 const DEFAULT_PAGE: u64 = 100;
 
@@ -18,7 +16,8 @@ impl Call<'_> {
         let mut parameters = self.request.parameters()?;
         let kind = parameters.text("kind").unwrap_or("changes");
         let before = parameters.number("before", 0, u64::MAX)?;
-        let limit = parameters.number("page_size", 1, MAX_PAGE)?.unwrap_or(DEFAULT_PAGE) as usize;
+        let limit =
+            parameters.number("page_size", 1, MAX_AUDIT_PAGE as u64)?.unwrap_or(DEFAULT_PAGE) as usize;
         parameters.finish()?;
         let kind = match kind {
             "changes" => AuditKind::Change,

@@ -31,6 +31,10 @@ pub enum AccessOperation {
     DeleteKey(String),
     /// `GET audit`
     ListAudit,
+    /// `GET sealing`
+    ShowSealing,
+    /// `POST sealing/renew`
+    RenewSealing,
 }
 
 impl AccessOperation {
@@ -42,6 +46,7 @@ impl AccessOperation {
                 | AccessOperation::GetCaller(_)
                 | AccessOperation::ListAdminKeys
                 | AccessOperation::ListAudit
+                | AccessOperation::ShowSealing
         )
     }
 
@@ -61,6 +66,8 @@ impl AccessOperation {
             AccessOperation::DisableKey(_) => "disable_key",
             AccessOperation::DeleteKey(_) => "delete_key",
             AccessOperation::ListAudit => "list_audit",
+            AccessOperation::ShowSealing => "show_sealing",
+            AccessOperation::RenewSealing => "renew_sealing",
         }
     }
 }
@@ -85,6 +92,8 @@ pub(super) fn find(method: &str, segments: &[&str]) -> Option<Result<Operation, 
         (["keys", key, "disable"], _) => ("POST", A::DisableKey(owned(key))),
         (["keys", key], _) => ("DELETE", A::DeleteKey(owned(key))),
         (["audit"], _) => ("GET", A::ListAudit),
+        (["sealing"], _) => ("GET", A::ShowSealing),
+        (["sealing", "renew"], _) => ("POST", A::RenewSealing),
         _ => return None,
     };
     Some(match allowed.split(", ").any(|one| one == method) {

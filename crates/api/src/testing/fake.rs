@@ -144,6 +144,11 @@ impl Universe {
         rows.collect()
     }
 
+    /// Every caller and every key.
+    pub(crate) fn access(&self) -> query::Access {
+        query::access(&self.shared.state.lock().unwrap().tables).unwrap()
+    }
+
     /// How many commands the API has proposed.
     pub(crate) fn proposals(&self) -> u64 {
         self.shared.proposals.load(Ordering::SeqCst)

@@ -11,8 +11,26 @@ use crate::{Keyring, Limits, Sealer};
 
 const SEALING_KEY: &str = "kek_0123456789abcdef0123456789abcdef01234567";
 
+const OLDER_SEALING_KEY: &str = "kek_fedcba9876543210fedcba9876543210fedcba98";
+
+fn sealer_of(keys: &[&str]) -> Sealer {
+    let keys: Vec<_> = keys.iter().map(|key| Secret::new(*key).unwrap()).collect();
+    Sealer::new(&keys).unwrap()
+}
+
+/// While one sealing key takes the place of another.
 pub(super) fn sealer() -> Sealer {
-    Sealer::new(&[Secret::new(SEALING_KEY).unwrap()]).unwrap()
+    sealer_of(&[SEALING_KEY, OLDER_SEALING_KEY])
+}
+
+/// Before that.
+pub(super) fn older_sealer() -> Sealer {
+    sealer_of(&[OLDER_SEALING_KEY])
+}
+
+/// After that.
+pub(super) fn newer_sealer() -> Sealer {
+    sealer_of(&[SEALING_KEY])
 }
 
 pub(super) fn keyring() -> Keyring {

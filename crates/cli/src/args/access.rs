@@ -111,6 +111,14 @@ pub enum KeyCommand {
         /// The access key.
         key: String,
     },
+    /// Show what seals the stored secrets, replica by replica.
+    Sealing,
+    /// Seal the stored secrets anew with the first of the sealing keys.
+    Reseal {
+        /// Do not ask every replica first whether it has that key.
+        #[arg(long)]
+        unchecked: bool,
+    },
 }
 
 /// `orloj audit`

@@ -105,10 +105,11 @@ fn server_secrets(keys: &Keys, callback_ports: &[u16]) -> Table {
         ("webhook-secrets", Value::Array(vec![text(&keys.webhook_secret)])),
     ]);
     let admin = table([("access-key", text(&keys.admin_key)), ("secret-key", text(&keys.admin_secret))]);
+    let sealing = std::iter::once(&keys.sealing_key).chain(&keys.older_sealing_keys).map(text).collect();
     table([
         ("cluster-secret", text(&keys.cluster_secret)),
         ("executor-secret", text(&keys.executor_secret)),
-        ("sealing-keys", Value::Array(vec![text(&keys.sealing_key)])),
+        ("sealing-keys", Value::Array(sealing)),
         ("callers", Value::Array(vec![demo.into()])),
         ("admins", Value::Array(vec![admin.into()])),
     ])

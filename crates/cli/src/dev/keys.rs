@@ -31,6 +31,9 @@ pub struct Keys {
     /// Seals what is made through the API.
     #[serde(default = "new_sealing_key")]
     pub sealing_key: String,
+    /// What it sealed it with before: opens, and seals no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older_sealing_keys: Vec<String>,
 }
 
 fn new_sealing_key() -> String {
@@ -70,6 +73,7 @@ impl Keys {
             executor_secret: new_secret("exs_"),
             webhook_secret: new_webhook_secret(),
             sealing_key: new_sealing_key(),
+            older_sealing_keys: Vec::new(),
         };
         write_private(&path, &toml::to_string_pretty(&keys)?)?;
         Ok(keys)

@@ -6,14 +6,11 @@ use anyhow::Context as _;
 use orloj_client::{AuditQuery, CallersQuery, Client};
 use orloj_wire::callback::HostEntry;
 use orloj_wire::problem::Code;
-use orloj_wire::rest::{AccessKey, Caller, Callers, NewKey, PutCaller};
+use orloj_wire::rest::{AccessKey, Caller, Callers, MAX_AUDIT_PAGE, NewKey, PutCaller};
 
-use super::{Principal, connect, output};
+use super::{Principal, connect, output, sealing};
 use crate::args::access::{AuditArgs, CallerCommand, KeyCommand, PutCallerArgs};
 use crate::exit::{Failure, Outcome};
-
-/// The largest page of the audit.
-const PAGE: usize = 500;
 
 /// Runs one of the commands on callers.
 ///
@@ -85,6 +82,8 @@ pub async fn key(command: KeyCommand, json: bool) -> Outcome {
             let changed = client.delete_key(&key).await?;
             said(json, &changed, &format!("{key} is gone"))
         }
+        KeyCommand::Sealing => sealing::show(&client, json).await,
+        KeyCommand::Reseal { unchecked } => sealing::renew(&client, unchecked, json).await,
     }
 }
 
@@ -97,7 +96,7 @@ pub async fn audit(args: AuditArgs, json: bool) -> Outcome {
     let mut records = Vec::new();
     let mut query = AuditQuery { denied: args.denied, ..AuditQuery::default() };
     while records.len() < args.limit {
-        query.page_size = Some((args.limit - records.len()).min(PAGE));
+        query.page_size = Some((args.limit - records.len()).min(MAX_AUDIT_PAGE));
         let page = client.audit(&query).await?;
         records.extend(page.records);
         match page.next_before {

@@ -3,7 +3,7 @@
 use crate::access::{
     AUDIT_KEPT, AUDIT_TEXT, AccessKeyRow, AccessMeta, Actor, AuditKind, AuditRow, CallerRow, CallerSettings,
     DENIALS_PER_COMMAND, Denial, KeyOwner, MAX_CALLERS, MAX_ENABLED_KEYS, MAX_KEYS, MAX_WEBHOOK_SECRETS,
-    SEALED_LIMIT, SealedSecret,
+    RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, SealedOf, SealedSecret,
 };
 use crate::apply::context::Context;
 use crate::apply::submit::spend;
@@ -17,6 +17,7 @@ use crate::tables::{ReadExt as _, Write, WriteExt as _};
 pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &AccessCommand) -> Result<Reply, T::Error> {
     let by = match command {
         AccessCommand::Denied { denials } => return denied(cx, denials),
+        AccessCommand::Reseal { secrets } => return reseal(cx, secrets),
         AccessCommand::PutCaller { by, .. }
         | AccessCommand::DeleteCaller { by, .. }
         | AccessCommand::AddKey { by, .. }
@@ -86,7 +87,7 @@ fn change<T: Write>(cx: &mut Context<'_, T>, meta: &mut AccessMeta, command: &Ac
         AccessCommand::Admit { action, target, .. } => {
             Ok(Ok(Done { changes_access: false, ..Done::new(action, target, "") }))
         }
-        AccessCommand::Denied { .. } => Ok(Err(Refusal::Invalid)),
+        AccessCommand::Denied { .. } | AccessCommand::Reseal { .. } => Ok(Err(Refusal::Invalid)),
     }
 }
 
@@ -248,6 +249,55 @@ fn denied<T: Write>(cx: &mut Context<'_, T>, denials: &[Denial]) -> Result<Reply
     }
     cx.tables.put::<AccessMetaTable>(&Single, &meta)?;
     Ok(Reply::Done)
+}
+
+/// Puts secrets that were sealed anew in the place of what they were. Whoever reads them has to read them again.
+fn reseal<T: Write>(cx: &mut Context<'_, T>, secrets: &[Resealed]) -> Result<Reply, T::Error> {
+    if secrets.len() > RESEALED_PER_COMMAND || secrets.iter().any(|one| one.sealed.len() > SEALED_LIMIT) {
+        return Ok(Reply::Refused(Refusal::Invalid));
+    }
+    let mut changed = false;
+    for Resealed { of, before, sealed } in secrets {
+        changed |= match of {
+            SealedOf::Key(key) => reseal_key(cx, key, before, sealed)?,
+            SealedOf::Webhook { caller, id } => reseal_webhook(cx, (caller, id.as_str()), before, sealed)?,
+        };
+    }
+    if changed {
+        let mut meta = cx.tables.get::<AccessMetaTable>(&Single)?.unwrap_or_default();
+        meta.revision += 1;
+        cx.tables.put::<AccessMetaTable>(&Single, &meta)?;
+    }
+    Ok(Reply::Done)
+}
+
+fn reseal_key<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &str,
+    before: &[u8],
+    sealed: &[u8],
+) -> Result<bool, T::Error> {
+    let name = AccessKeyName(key.to_owned());
+    let Some(mut row) = cx.tables.get::<AccessKeyTable>(&name)?.filter(|row| row.sealed == before) else {
+        return Ok(false);
+    };
+    row.sealed = sealed.to_owned();
+    cx.tables.put::<AccessKeyTable>(&name, &row)?;
+    Ok(true)
+}
+
+fn reseal_webhook<T: Write>(
+    cx: &mut Context<'_, T>,
+    (caller, id): (&CallerId, &str),
+    before: &[u8],
+    sealed: &[u8],
+) -> Result<bool, T::Error> {
+    let Some(mut row) = cx.tables.get::<CallerTable>(caller)? else { return Ok(false) };
+    let known = row.webhook_secrets.iter_mut().find(|known| known.id == *id && known.sealed == before);
+    let Some(known) = known else { return Ok(false) };
+    known.sealed = sealed.to_owned();
+    cx.tables.put::<CallerTable>(caller, &row)?;
+    Ok(true)
 }
 
 fn audit_of(by: &Actor, done: &Done) -> AuditRow {

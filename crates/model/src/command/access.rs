@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Actor, CallerSettings, Denial, KeyOwner};
+use crate::access::{Actor, CallerSettings, Denial, KeyOwner, Resealed};
 use crate::id::CallerId;
 
 /// A change of callers, keys or the audit.
@@ -89,5 +89,10 @@ pub enum AccessCommand {
     Denied {
         /// At most [`DENIALS_PER_COMMAND`](crate::access::DENIALS_PER_COMMAND).
         denials: Vec<Denial>,
+    },
+    /// Secrets were sealed anew with another key. The request for it was let in by [`Admit`](Self::Admit).
+    Reseal {
+        /// At most [`RESEALED_PER_COMMAND`](crate::access::RESEALED_PER_COMMAND).
+        secrets: Vec<Resealed>,
     },
 }

@@ -2,7 +2,7 @@
 
 use orloj_model::access::{
     AccessKeyRow, AccessMeta, Actor, AuditKind, AuditRow, CallbackHost, CallerRow, CallerSettings, Denial,
-    KeyLimits, KeyOwner, Scope, SealedSecret,
+    KeyLimits, KeyOwner, Resealed, Scope, SealedOf, SealedSecret,
 };
 use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_model::key::{AccessKeyName, AuditKey, OwnerKey};
@@ -111,6 +111,13 @@ fn commands() -> Vec<(&'static str, AccessCommand)> {
         ("admit", AccessCommand::Admit { by: by(), action: "a".into(), target: "t".into() }),
         ("denied", AccessCommand::Denied { denials: vec![denial] }),
     ];
+    for (name, of) in [
+        ("reseal key", SealedOf::Key(key())),
+        ("reseal webhook secret", SealedOf::Webhook { caller: self::caller(), id: id() }),
+    ] {
+        let secrets = vec![Resealed { of, before: vec![1], sealed: vec![2] }];
+        commands.push((name, AccessCommand::Reseal { secrets }));
+    }
     for (name, owner) in owners() {
         let name = if name == "of a caller" { "add key of a caller" } else { "add key of an admin" };
         let (sealed, description) = (vec![1], "d".to_owned());

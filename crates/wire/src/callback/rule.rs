@@ -189,6 +189,10 @@ pub fn check_url(text: &str, rules: &[HostRule]) -> Result<Destination, UrlFault
         return form("must begin with https:// (or http://, where the allow-list says so)");
     };
     let Ok(url) = Url::parse(text) else { return form("is malformed") };
+    if url.as_str().len() > URL_LIMIT {
+        // It is stored and sent as the parser writes it, and must pass again then.
+        return form("must have at most 2048 bytes, each character that needs it written as %XX");
+    }
     if !url.username().is_empty()
         || url.password().is_some()
         || rest.split(['/', '?']).next().is_some_and(|a| a.contains('@'))

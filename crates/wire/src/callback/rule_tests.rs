@@ -77,6 +77,15 @@ fn b117_no_spelling_of_an_address_is_a_host() {
         "[fd00:ec2::254]",
         "127.0.0.1.",
         "127%2e0%2e0%2e1",
+        "localhost.",
+        "100.64.0.1",
+        "10.0.0.1",
+        "[fd00::1]",
+        "[fe80::1]",
+        "[::ffff:169.254.169.254]",
+        "[2002:7f00:1::1]",
+        "ok@127.0.0.1",
+        "hooks.example.com@127.0.0.1",
     ] {
         let url = format!("https://{host}/");
         assert!(matches!(check_url(&url, &usual()), Err(UrlFault::Form(_))), "{url}");
@@ -86,6 +95,7 @@ fn b117_no_spelling_of_an_address_is_a_host() {
 #[test]
 fn an_address_that_a_parser_would_repair_is_refused() {
     let long = format!("https://hooks.example.com/{}", "x".repeat(URL_LIMIT));
+    let longer = format!("https://hooks.example.com/{}", "\"".repeat(1_000));
     for url in [
         "",
         "hooks.example.com",
@@ -120,6 +130,7 @@ fn an_address_that_a_parser_would_repair_is_refused() {
         "https://",
         "https://xn--/",
         &long,
+        &longer,
     ] {
         assert!(
             matches!(check_url(url, &usual()), Err(UrlFault::Form(_))),
