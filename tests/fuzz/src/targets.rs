@@ -1,5 +1,7 @@
 //! The targets. Each takes any bytes.
 
+mod callback;
+
 use std::fmt::Debug;
 
 use orloj_api::auth::{Credentials, Headers};
@@ -20,6 +22,8 @@ use orloj_wire::time::Time;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use callback::callback;
+
 /// One target.
 #[derive(Clone, Copy)]
 pub struct Target {
@@ -32,7 +36,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub fn all() -> [Target; 6] {
+pub fn all() -> [Target; 7] {
     [
         Target { name: "path_query", run: path_query, seeds: PATHS },
         Target { name: "signature", run: signature, seeds: SIGNATURES },
@@ -40,6 +44,7 @@ pub fn all() -> [Target; 6] {
         Target { name: "protocol", run: protocol, seeds: PROTOCOL },
         Target { name: "names", run: names, seeds: NAMES },
         Target { name: "codec", run: codec, seeds: CODEC },
+        Target { name: "callback", run: callback, seeds: callback::SEEDS },
     ]
 }
 

@@ -109,6 +109,11 @@ fn codec() {
 }
 
 #[test]
+fn callback() {
+    drive(named("callback"));
+}
+
+#[test]
 fn the_seeds_reach_what_they_are_meant_for() {
     use orloj_wire::json::read;
     use orloj_wire::protocol::{Heartbeat, LogRequest, Register, Reports, Run};
