@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test fmt lint bench long jepsen sim mutants
+.PHONY: help setup dev test fmt lint bench long jepsen sim mutants schemathesis
 
 # The cluster that `make dev` runs; its folder is kept between runs.
 DEV_ARGS ?=
@@ -11,6 +11,8 @@ SCENARIO ?= smoke
 JEPSEN_ARGS ?=
 # What `make bench` measures, with further options of `orloj bench`, such as: burst steady --runs 3
 BENCH_ARGS ?=
+# Further options of `schemathesis run`, such as: --seed 1 --max-examples 500
+SCHEMATHESIS_ARGS ?=
 # How many clusters `make sim` simulates.
 SEEDS ?= 200
 
@@ -50,3 +52,6 @@ sim: setup ## Simulate whole clusters, SEEDS of them, each decided by its seed
 
 mutants: setup ## Break the product on purpose in each known way and see that the checkers catch it
 	@scripts/mutants.sh
+
+schemathesis: setup ## Test the REST API of a demo cluster against its own document (docs/openapi.md)
+	@scripts/schemathesis.sh $(SCHEMATHESIS_ARGS)
