@@ -181,7 +181,9 @@ mod tests {
                 tokio::spawn(async move { bodies.take(from, 1, PATIENCE).await.is_some() })
             })
             .collect();
-        tokio::task::yield_now().await;
+        while lock(&bodies.shares)[&from].waiting < WAITING {
+            tokio::task::yield_now().await;
+        }
         let began = tokio::time::Instant::now();
         assert!(bodies.take(from, 1, PATIENCE).await.is_none());
         assert_eq!(began.elapsed(), Duration::ZERO, "it is told at once");
