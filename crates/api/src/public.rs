@@ -4,6 +4,7 @@
 //! signature and scope; what follows, the time among it, is up to the leader: a clock of each replica's own
 //! would let a request pass one of them and not the other when one is stepped.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
@@ -20,7 +21,7 @@ use orloj_wire::sign;
 use prometheus_client::registry::Registry;
 
 use crate::auth::Credentials;
-use crate::bodies::{Bodies, Place, who};
+use crate::bodies::{Bodies, Place};
 use crate::document;
 use crate::health;
 use crate::http;
@@ -114,7 +115,7 @@ impl Public {
     /// address that it came from and the access key that it claimed.
     async fn answer(&self, request: HttpRequest<Body>, body_limit: usize, request_id: &str) -> Answer {
         let shared = self.api.shared();
-        let address = who(Remote::of(request.extensions()));
+        let address = Remote::of(request.extensions());
         let now = shared.clock.monotonic();
         let access_key = claimed_key(&request).unwrap_or_default();
         if !self.tries().may_try(address, &access_key, now) {
