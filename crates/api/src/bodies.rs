@@ -16,7 +16,7 @@ use crate::tries::host;
 /// All places; each is good for [`BODY_LIMIT`](orloj_wire::rest::BODY_LIMIT) bytes, 64 MiB together.
 const PLACES: usize = 256;
 /// Places of one address.
-const PER_ADDRESS: usize = 64;
+const PER_ADDRESS: usize = 256;
 /// Requests of one address that wait for a place. More than that keep connections for nothing.
 const WAITING: usize = 256;
 
