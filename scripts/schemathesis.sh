@@ -41,6 +41,7 @@ ORLOJ_ADMIN_KEY=$(ready "['adminKey']")
 ORLOJ_ADMIN_SECRET=$(ready "['adminSecret']")
 export ORLOJ_ACCESS_KEY ORLOJ_SECRET_KEY ORLOJ_ADMIN_KEY ORLOJ_ADMIN_SECRET
 
-PYTHONPATH="tests/schemathesis:clients/python" SCHEMATHESIS_HOOKS=hooks \
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="tests/schemathesis:clients/python" SCHEMATHESIS_HOOKS=hooks \
+    HYPOTHESIS_STORAGE_DIRECTORY="$dir/hypothesis" \
     "$venv/bin/schemathesis" --config-file tests/schemathesis/schemathesis.toml run "$url/openapi.json" \
     --url "$url" "$@"

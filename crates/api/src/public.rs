@@ -21,7 +21,7 @@ use orloj_wire::sign;
 use prometheus_client::registry::Registry;
 
 use crate::auth::Credentials;
-use crate::bodies::{Bodies, Place, who};
+use crate::bodies::{Bodies, Place};
 use crate::document;
 use crate::health;
 use crate::http;
@@ -31,7 +31,6 @@ use crate::request::Request;
 use crate::route::{self, Operation};
 use crate::service::Api;
 use crate::tries::Tries;
-
 
 pub(crate) struct Public {
     pub(crate) api: Api,
@@ -116,7 +115,7 @@ impl Public {
     /// address that it came from and the access key that it claimed.
     async fn answer(&self, request: HttpRequest<Body>, body_limit: usize, request_id: &str) -> Answer {
         let shared = self.api.shared();
-        let address = who(Remote::of(request.extensions()));
+        let address = Remote::of(request.extensions());
         let now = shared.clock.monotonic();
         let access_key = claimed_key(&request).unwrap_or_default();
         if !self.tries().may_try(address, &access_key, now) {

@@ -305,7 +305,7 @@ pub fn parameters(query: &str) -> Result<Vec<(&str, &str)>, Failure> {
 mod tests {
     use super::*;
 
-    const ALL: [(&str, &str); 51] = [
+    const ALL: [(&str, &str); 53] = [
         ("POST", "/openapi/v1/tasks"),
         ("POST", "/openapi/v1/tasks/batch"),
         ("POST", "/openapi/v1/tasks/sync"),

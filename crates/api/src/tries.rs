@@ -49,7 +49,7 @@ impl Tries {
 }
 
 /// The address as it is counted: of IPv6 the network, since a host chooses the rest as it likes.
-fn host(address: IpAddr) -> IpAddr {
+pub(crate) fn host(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> HOST_BITS << HOST_BITS)),
         v4 => v4,

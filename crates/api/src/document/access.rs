@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::schema::Nothing;
+use super::tasks::page_token;
 
 const TAG: &str = "callers";
 const CALLER: &str = "/openapi/v1/callers/{callerId}";
@@ -44,7 +45,7 @@ fn list() -> Call {
             json!({ "type": "integer", "minimum": 1, "maximum": MAX_PAGE }),
             "How many, at most; 100 when absent.",
         )
-        .query("page_token", json!({ "type": "string" }), "`nextPageToken` of the page before.")
+        .query("page_token", page_token(), "`nextPageToken` of the page before.")
         .answers::<Callers>(
             200,
             "A page of the callers that were made through the API.",

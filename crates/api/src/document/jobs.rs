@@ -7,10 +7,10 @@ use orloj_wire::rest::job::{
     StartBackfill,
 };
 use orloj_wire::rest::preview::{PreviewAnswer, PreviewRequest};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::call::Call;
-use super::schema::Nothing;
+use super::schema::{JobPatch, Nothing};
 use super::tasks::page_token;
 
 const TAG: &str = "jobs";
@@ -87,7 +87,7 @@ fn replace() -> Call {
 fn patch() -> Call {
     guarded(Call::new(TAG, "PATCH", JOB, "Change parts of a job"), "the job")
         .text("The body is a JSON merge patch (RFC 7396) of the job's definition: `null` takes a field out.")
-        .takes::<Map<String, Value>>(json!({ "priority": 7, "businessKey": null }))
+        .takes::<JobPatch>(json!({ "priority": 7, "businessKey": null }))
         .answers::<Job>(200, "It was changed.", job())
         .refuses(&[Code::JobNotFound, Code::VersionConflict, Code::HandlerUnknown, Code::Conflict])
 }

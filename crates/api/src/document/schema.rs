@@ -3,10 +3,13 @@
 //! A body that is read and one that is written differ: what has a default may be left out by a caller, and is always
 //! there in an answer. Where one type is both, the one that is read gets a name of its own.
 
+use std::borrow::Cow;
+
 use orloj_wire::problem::Problem;
+use orloj_wire::rest::job::JobSpec;
 use schemars::generate::{Contract, SchemaSettings};
-use schemars::{JsonSchema, SchemaGenerator};
-use serde_json::{Map, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
 
 /// Where definitions stand in the document.
 const PLACE: &str = "/components/schemas";
@@ -126,3 +129,26 @@ fn plain_text(schema: &mut Value) {
 #[derive(serde::Serialize, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
+
+/// The body of a merge patch of a job: any of its fields, and `null` for one that is taken out. What every job needs
+/// stays.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) struct JobPatch(Map<String, Value>);
+
+impl JsonSchema for JobPatch {
+    fn schema_name() -> Cow<'static, str> {
+        "JobPatch".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = JobSpec::json_schema(generator);
+        let needed = schema.remove("required").unwrap_or_default();
+        let is_needed = |name: &String| needed.as_array().is_some_and(|all| all.contains(&json!(name)));
+        if let Some(Value::Object(fields)) = schema.get_mut("properties") {
+            for (_, field) in fields.iter_mut().filter(|(name, _)| !is_needed(name)) {
+                *field = json!({ "anyOf": [field.take(), { "type": "null" }] });
+            }
+        }
+        schema
+    }
+}

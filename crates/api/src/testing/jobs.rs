@@ -185,6 +185,13 @@ async fn a_patch_changes_what_it_names() {
     assert_eq!((&definition["title"], &definition["timeoutMs"]), (&"".into(), &Value::Null));
     assert_eq!(definition["triggers"], first.body["definition"]["triggers"]);
     assert_eq!(patched.body["state"]["nextFire"], first.body["state"]["nextFire"]);
+    // What is not there can be taken out as well.
+    let nothing = json!({"allowUnknownHandler": null, "labels": null, "retry": {"jitterPct": null}, "params": {"x": null}});
+    let patched = node.call(&patch(nothing)).await;
+    assert_eq!(
+        (patched.status, &patched.body["definition"]["params"]),
+        (200, &json!({"a": 1, "b": {"d": 3}}))
+    );
     for wrong in [json!({"titel": null}), json!({"titel": "x"}), json!({"handler": null}), json!("x")] {
         node.call(&patch(wrong)).await.is(400, "invalid_request");
     }

@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-/// What `patch` makes of `target`: objects are merged key by key, `null` takes a key away, and anything else takes
-/// the place of what was there. The null of a key that is not there stays, so that whoever reads the result can say
-/// whether there is such a key at all.
+/// What `patch` makes of `target`: objects are merged key by key, `null` takes a key away where it is there, and anything
+/// else takes the place of what was there.
 pub(super) fn merge(target: Value, patch: Value) -> Value {
     let Value::Object(patch) = patch else { return patch };
     let mut target = match target {
@@ -12,14 +11,9 @@ pub(super) fn merge(target: Value, patch: Value) -> Value {
         _ => serde_json::Map::new(),
     };
     for (key, value) in patch {
-        match (target.remove(&key), value) {
-            (Some(_), Value::Null) => {}
-            (None, Value::Null) => {
-                target.insert(key, Value::Null);
-            }
-            (known, value) => {
-                target.insert(key, merge(known.unwrap_or(Value::Null), value));
-            }
+        let known = target.remove(&key);
+        if !value.is_null() {
+            target.insert(key, merge(known.unwrap_or(Value::Null), value));
         }
     }
     Value::Object(target)
@@ -44,14 +38,11 @@ mod tests {
             (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
             (json!(["a", "b"]), json!(["c", "d"]), json!(["c", "d"])),
             (json!({"a": "foo"}), json!("bar"), json!("bar")),
-            (json!([1, 2]), json!({"a": "b"}), json!({"a": "b"})),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
         ] {
             assert_eq!(merge(target.clone(), patch.clone()), result, "{target} + {patch}");
         }
-    }
-
-    #[test]
-    fn a_null_of_nothing_stays() {
-        assert_eq!(merge(json!({"a": 1}), json!({"b": null})), json!({"a": 1, "b": null}));
     }
 }

@@ -1,5 +1,7 @@
 //! Creating, replacing and patching jobs.
 
+use std::sync::LazyLock;
+
 use orloj_model::command::PutJob;
 use orloj_model::job::JobKey;
 use orloj_model::query::JobView;
@@ -7,6 +9,7 @@ use orloj_model::{Refusal, Reply};
 use orloj_wire::json::Strict;
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::job::JobSpec;
+use serde_json::{Value, json};
 
 use super::merge::merge;
 use super::{Call, TRIES, contended};
@@ -15,6 +18,19 @@ use crate::etag;
 use crate::ops::unexpected;
 use crate::outcome::{Answer, Failure};
 use crate::view::{self, Detail};
+
+/// Refuses to take out what no job has: merging would pass over it.
+fn check_taken_out(patch: &Value) -> Result<(), Failure> {
+    static FIELDS: LazyLock<Value> =
+        LazyLock::new(|| schemars::schema_for!(JobSpec).get("properties").cloned().unwrap_or_default());
+    let taken_out = patch.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
+    for (name, _) in taken_out.filter(|(name, _)| FIELDS.get(name).is_none()) {
+        let probe = json!({ "handler": "any", name: null }).to_string();
+        let read: Result<JobSpec, _> = orloj_wire::json::read_object(probe.as_bytes());
+        read.map_err(|fault| Failure::fields(Code::InvalidRequest, vec![fault]))?;
+    }
+    Ok(())
+}
 
 impl Call<'_> {
     pub(super) async fn create_job(&self) -> Result<Answer, Failure> {
@@ -47,6 +63,7 @@ impl Call<'_> {
     pub(super) async fn patch_job(&self, id: &str) -> Result<Answer, Failure> {
         let guard = self.guard()?;
         let Strict(patch) = self.body()?;
+        check_taken_out(&patch)?;
         let key = self.job_key(id)?;
         let patched = self.store(&key, guard, |known| {
             let known = known.ok_or_else(|| Failure::from(Refusal::JobNotFound))?;
