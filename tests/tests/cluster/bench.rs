@@ -82,6 +82,7 @@ async fn every_fire_of_every_job_is_counted_while_leaders_change() {
     assert_eq!(run["latencies"]["lateness"]["count"], 30, "{run}");
     assert_eq!(run["latencies"]["lateness, all of a second at once"]["count"], 10, "{run}");
     assert!(figure(run, "instants of jobs") > 40.0, "{run}");
+    assert!((figure(run, "timers in the wheel") - 40.0).abs() < 1e-9, "a job each: {run}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

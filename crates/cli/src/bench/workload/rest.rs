@@ -21,16 +21,25 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug, Deserialize)]
 struct Probe {
     serving: Option<u64>,
-    wheel: u64,
+    scheduler: Loop,
 }
 
-/// Timers in the leader's wheel.
+/// What the leader's loop has in hand.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Loop {
+    wheel_size: u64,
+    job_timers: u64,
+}
+
+/// Timers in the leader's wheel, those of tasks and of jobs.
 ///
 /// # Errors
 /// There is no leader, or its probe does not answer.
 pub async fn timers(stage: &Stage) -> anyhow::Result<u64> {
     let leader = stage.cluster.leader().await?;
-    Ok(probe(stage, leader).await.context("the leader's probe does not answer")?.wheel)
+    let probe = probe(stage, leader).await.context("the leader's probe does not answer")?;
+    Ok(probe.scheduler.wheel_size + probe.scheduler.job_timers)
 }
 
 /// Restarts a replica that does not lead; returns how long it took from the start of the process until it could serve.
