@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test fmt lint bench long jepsen sim mutants schemathesis
+.PHONY: help setup dev test fmt lint bench microbench long jepsen sim mutants schemathesis
 
 # The cluster that `make dev` runs; its folder is kept between runs.
 DEV_ARGS ?=
@@ -13,6 +13,8 @@ JEPSEN_ARGS ?=
 BENCH_ARGS ?=
 # Further options of `schemathesis run`, such as: --seed 1 --max-examples 500
 SCHEMATHESIS_ARGS ?=
+# What `make microbench` measures; docs/performance.md lists the benchmarks. All of them by default.
+MICROBENCH_ARGS ?= -p orloj-model -p orloj-wire -p orloj-raft-store -p orloj-scheduler --benches
 # How many clusters `make sim` simulates.
 SEEDS ?= 200
 
@@ -36,6 +38,9 @@ lint: setup ## Run clippy, the dependency rules and the rules on the source text
 
 bench: setup ## Measure a cluster on this machine; BENCH_ARGS chooses what (docs/performance.md)
 	@. scripts/env.sh; cargo build --release -p orloj-cli; exec "$$CARGO_TARGET_DIR/release/orloj" bench $(BENCH_ARGS)
+
+microbench: setup ## Measure the pure parts by themselves; MICROBENCH_ARGS chooses which (docs/performance.md)
+	@. scripts/env.sh; cargo bench $(MICROBENCH_ARGS)
 
 long: setup ## Run the whole-cluster tests in their long form (about 7 minutes)
 	@. scripts/env.sh; cargo build --workspace --all-targets; \

@@ -62,7 +62,7 @@ pub(crate) struct Probe {
     digests: BTreeMap<u64, String>,
     /// Terms of some entries applied since the process started, by index.
     log_terms: BTreeMap<u64, u64>,
-    /// Timers in the wheel; 0 on a node that does not lead, like everything below.
+    /// Timers of tasks in the wheel; 0 on a node that does not lead, like everything below.
     wheel: usize,
     /// Shards that wait for a slot.
     waiting: usize,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Request;
+use orloj_net::OutsideTls;
 use orloj_wire::clock::{Clock as _, SystemClock};
 use orloj_wire::rest::Cluster;
 use orloj_wire::sign::{IDEMPOTENCY_HEADER, Label, Outgoing, Secret};
@@ -15,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::http::{Host, HttpError};
-use crate::message::{Target, Via};
+use crate::message::{KeyPair, Target, Via};
 
 /// The longest wait for one answer.
 const TRY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,6 +66,15 @@ impl CallError {
             CallError::Target { .. } | CallError::Answer(_) => false,
         }
     }
+
+    /// Whether another replica may do better. A limit is the same at each of them.
+    fn is_of_the_replica(&self) -> bool {
+        match self {
+            CallError::Http(_) | CallError::Late => true,
+            CallError::Refused { status, .. } => *status == 503,
+            CallError::Target { .. } | CallError::Answer(_) => false,
+        }
+    }
 }
 
 impl From<HttpError> for CallError {
@@ -80,6 +90,22 @@ pub(crate) struct Call<'a> {
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
     pub(crate) key: Option<&'a str>,
+    /// Whose key signs it; 0 is the target's own.
+    pub(crate) signer: usize,
+}
+
+/// An access key with its secret.
+struct Signer {
+    access_key: String,
+    secret: Secret,
+}
+
+impl Signer {
+    fn new(pair: &KeyPair) -> Result<Signer, CallError> {
+        let secret = Secret::new(pair.secret_key.clone())
+            .ok_or_else(|| CallError::Target { what: "secret key", value: String::new() })?;
+        Ok(Signer { access_key: pair.access_key.clone(), secret })
+    }
 }
 
 /// A caller of a cluster.
@@ -87,8 +113,8 @@ pub(crate) struct Caller {
     hosts: Vec<Host>,
     urls: Vec<String>,
     via: Via,
-    access_key: String,
-    secret: Secret,
+    /// The target's own key, and those that submit in its place where there are any.
+    signers: Vec<Signer>,
     audience: String,
     /// The place of the leader, or with [`Via::Any`] a counter.
     turn: AtomicUsize,
@@ -104,22 +130,21 @@ impl Caller {
     pub(crate) fn new(target: &Target) -> Result<Arc<Caller>, CallError> {
         let urls: Vec<String> =
             target.servers.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
-        let host = |url: &String| match url.strip_prefix("http://") {
-            Some(address) if !address.contains('/') && address.contains(':') => Ok(Host::new(address)),
-            _ => Err(CallError::Target { what: "server", value: url.clone() }),
-        };
+        let tls = target.ca_pem.as_ref().map(|pem| OutsideTls::trusting(pem.as_bytes())).transpose();
+        let tls = tls.map_err(|error| CallError::Target { what: "authority", value: error.to_string() })?;
+        let host = |url: &String| host_of(url, tls.as_ref());
         let hosts = urls.iter().map(host).collect::<Result<Vec<_>, _>>()?;
         if hosts.is_empty() {
             return Err(CallError::Target { what: "servers", value: String::new() });
         }
-        let secret = Secret::new(target.secret_key.clone())
-            .ok_or(CallError::Target { what: "secret key", value: String::new() })?;
+        let own = KeyPair { access_key: target.access_key.clone(), secret_key: target.secret_key.clone() };
+        let signers =
+            std::iter::once(&own).chain(&target.keys).map(Signer::new).collect::<Result<Vec<_>, _>>()?;
         let caller = Arc::new(Caller {
             hosts,
             urls,
             via: target.via,
-            access_key: target.access_key.clone(),
-            secret,
+            signers,
             audience: target.audience.clone(),
             turn: AtomicUsize::new(0),
             look: Notify::new(),
@@ -129,6 +154,14 @@ impl Caller {
             tokio::spawn(follow_leader(Arc::downgrade(&caller)));
         }
         Ok(caller)
+    }
+
+    /// Who signs submission `number`: the keys in turn, or the target's own where there are no others.
+    pub(crate) fn signer_of(&self, number: u64) -> usize {
+        match self.signers.len() as u64 - 1 {
+            0 => 0,
+            others => 1 + (number % others) as usize,
+        }
     }
 
     /// The clock that signs.
@@ -149,7 +182,7 @@ impl Caller {
             Ok(answer) => answer,
             Err(_) => Err(CallError::Late),
         };
-        if answer.as_ref().is_err_and(CallError::passes) && self.via == Via::Leader {
+        if answer.as_ref().is_err_and(CallError::is_of_the_replica) && self.via == Via::Leader {
             self.turn_from(place);
         }
         answer
@@ -174,10 +207,11 @@ impl Caller {
     }
 
     fn sign(&self, host: &Host, call: Call<'_>, body: Bytes) -> Request<Full<Bytes>> {
+        let signer = &self.signers[call.signer];
         let outgoing = Outgoing {
             label: Label::Caller,
             audience: &self.audience,
-            access_key: &self.access_key,
+            access_key: &signer.access_key,
             method: call.method,
             path: call.path,
             query: call.query,
@@ -189,7 +223,7 @@ impl Caller {
             query => format!("{}?{query}", call.path),
         };
         let mut request = Request::builder().method(call.method).uri(target).header("host", host.address());
-        for (name, value) in outgoing.headers(&self.secret, self.clock.wall_ms().div_euclid(1_000)) {
+        for (name, value) in outgoing.headers(&signer.secret, self.clock.wall_ms().div_euclid(1_000)) {
             request = request.header(name, value);
         }
         if let Some(key) = call.key {
@@ -207,7 +241,7 @@ impl Caller {
         let first = self.turn.load(Ordering::Relaxed);
         for step in 0..self.hosts.len() {
             let place = (first + step) % self.hosts.len();
-            let call = Call { method: "GET", path: "/openapi/v1/cluster", query: "", key: None };
+            let call = Call { method: "GET", path: "/openapi/v1/cluster", query: "", key: None, signer: 0 };
             let Ok(Ok(answer)) = timeout(LOOK_TIMEOUT, self.ask(place, call, Bytes::new())).await else {
                 continue;
             };
@@ -221,6 +255,19 @@ impl Caller {
             }
         }
         false
+    }
+}
+
+/// The server that a URL names; one with `https` needs an authority that vouches for it.
+fn host_of(url: &str, tls: Option<&OutsideTls>) -> Result<Host, CallError> {
+    let (address, tls) = match (url.strip_prefix("http://"), url.strip_prefix("https://"), tls) {
+        (Some(address), ..) => (address, None),
+        (_, Some(address), Some(tls)) => (address, Some(tls.clone())),
+        _ => ("", None),
+    };
+    match address.contains(':') && !address.contains('/') {
+        true => Ok(Host::new(address, tls)),
+        false => Err(CallError::Target { what: "server", value: url.to_owned() }),
     }
 }
 
@@ -254,6 +301,8 @@ mod tests {
             secret_key: "sk_X".to_owned(),
             audience: "default".to_owned(),
             via: Via::Any,
+            keys: Vec::new(),
+            ca_pem: None,
         }
     }
 
@@ -266,6 +315,8 @@ mod tests {
         assert!(Caller::new(&target("http://127.0.0.1:1/")).is_ok());
         let keyless = Target { secret_key: " ".to_owned(), ..target("http://127.0.0.1:1") };
         assert!(Caller::new(&keyless).is_err());
+        let untrusted = Target { ca_pem: Some("nonsense".to_owned()), ..target("http://127.0.0.1:1") };
+        assert!(Caller::new(&untrusted).err().unwrap().to_string().starts_with("authority"));
     }
 
     #[test]
@@ -273,17 +324,32 @@ mod tests {
         assert!(CallError::Late.passes());
         assert!(CallError::Refused { status: 503, code: "no_leader".to_owned() }.passes());
         assert!(!CallError::Refused { status: 422, code: "handler_unknown".to_owned() }.passes());
+        let limited = CallError::Refused { status: 429, code: "rate_limited".to_owned() };
+        assert!(limited.passes() && !limited.is_of_the_replica());
     }
 
     #[test]
     fn a_signed_request_names_its_host_and_its_query() {
         let caller = Caller::new(&target("http://127.0.0.1:1")).unwrap();
-        let call = Call { method: "GET", path: "/p", query: "a=1", key: Some("k-1") };
+        let call = Call { method: "GET", path: "/p", query: "a=1", key: Some("k-1"), signer: 0 };
         let request = caller.sign(&caller.hosts[0], call, Bytes::new());
         assert_eq!(request.uri().to_string(), "/p?a=1");
         assert_eq!(request.headers()["host"], "127.0.0.1:1");
         assert_eq!(request.headers()["idempotency-key"], "k-1");
         assert_eq!(request.headers()["x-signature"].len(), 64);
         assert!(!request.headers().contains_key("content-type"));
+    }
+
+    #[test]
+    fn other_keys_submit_in_turn_and_the_own_one_looks() {
+        let pair = |name: &str| KeyPair { access_key: name.to_owned(), secret_key: "sk_Y".to_owned() };
+        let keys = vec![pair("ak_1"), pair("ak_2")];
+        let caller = Caller::new(&Target { keys, ..target("http://127.0.0.1:1") }).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|number| caller.signer_of(number)), [1, 2, 1, 2]);
+        let call = Call { method: "GET", path: "/p", query: "", key: None, signer: 2 };
+        let request = caller.sign(&caller.hosts[0], call, Bytes::new());
+        assert_eq!(request.headers()["x-access-key"], "ak_2");
+        let alone = Caller::new(&target("http://127.0.0.1:1")).unwrap();
+        assert_eq!(alone.signer_of(7), 0);
     }
 }

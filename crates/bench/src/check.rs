@@ -1,6 +1,6 @@
 //! Asks the API what became of every task that was acknowledged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ pub(crate) async fn check(
     loop {
         let result = match sample.len() < acks.len() {
             true => by_id(caller, &sample).await?,
-            false => by_page(caller, &sample).await?,
+            false => by_signer(caller, &sample).await?,
         };
         let waited = caller.clock().monotonic() - begin;
         if ended(&result) == result.looked_up || waited.as_secs_f64() >= spec.patience_s {
@@ -96,17 +96,41 @@ fn count(result: &mut CheckResult, item: &Item<'_>, due_us: i64) -> Result<(), C
     Ok(())
 }
 
-/// Reads the caller's list, newest first, until all of them have come.
-async fn by_page(caller: &Caller, acks: &[Ack]) -> Result<CheckResult, CallError> {
+/// Reads the list of each caller that has submitted.
+async fn by_signer(caller: &Caller, acks: &[Ack]) -> Result<CheckResult, CallError> {
+    let mut parts: BTreeMap<u16, Vec<Ack>> = BTreeMap::new();
+    for ack in acks {
+        parts.entry(ack.signer).or_default().push(*ack);
+    }
+    let mut result = CheckResult::default();
+    for (signer, acks) in parts {
+        add(&mut result, by_page(caller, usize::from(signer), &acks).await?);
+    }
+    result.looked_up = acks.len() as u64;
+    Ok(result)
+}
+
+/// Adds what was found of others.
+fn add(result: &mut CheckResult, part: CheckResult) {
+    result.missing += part.missing;
+    part.statuses.into_iter().for_each(|(status, count)| {
+        *result.statuses.entry(status).or_default() += count;
+    });
+    result.end_to_end.merge(&part.end_to_end);
+    result.last_finished_ms = result.last_finished_ms.max(part.last_finished_ms);
+}
+
+/// Reads a caller's list, newest first, until all of them have come.
+async fn by_page(caller: &Caller, signer: usize, acks: &[Ack]) -> Result<CheckResult, CallError> {
     let mut open: HashMap<[u8; 22], i64> = acks.iter().map(|ack| (ack.task, ack.due_us)).collect();
-    let mut result = CheckResult { looked_up: acks.len() as u64, ..CheckResult::default() };
+    let mut result = CheckResult::default();
     let mut token = String::new();
     while !open.is_empty() {
         let query = match token.as_str() {
             "" => format!("page_size={MAX_PAGE}"),
             token => format!("page_size={MAX_PAGE}&page_token={token}"),
         };
-        let answer = patiently(caller, "/openapi/v1/tasks", &query).await?;
+        let answer = patiently(caller, signer, "/openapi/v1/tasks", &query).await?;
         let page: Page<'_> = parse(&answer)?;
         for item in &page.tasks {
             if let Some(due_us) = task_key(item.task_id).and_then(|key| open.remove(&key)) {
@@ -129,13 +153,7 @@ async fn by_id(caller: &Arc<Caller>, acks: &[Ack]) -> Result<CheckResult, CallEr
         lookups.spawn(async move { each(&caller, &part).await });
     }
     while let Some(part) = lookups.join_next().await {
-        let part = part.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
-        result.missing += part.missing;
-        part.statuses.into_iter().for_each(|(status, count)| {
-            *result.statuses.entry(status).or_default() += count;
-        });
-        result.end_to_end.merge(&part.end_to_end);
-        result.last_finished_ms = result.last_finished_ms.max(part.last_finished_ms);
+        add(&mut result, part.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?);
     }
     Ok(result)
 }
@@ -144,7 +162,7 @@ async fn each(caller: &Caller, acks: &[Ack]) -> Result<CheckResult, CallError> {
     let mut result = CheckResult::default();
     for ack in acks {
         let path = format!("/openapi/v1/tasks/tsk_{}", String::from_utf8_lossy(&ack.task));
-        match patiently(caller, &path, "").await {
+        match patiently(caller, usize::from(ack.signer), &path, "").await {
             Ok(answer) => count(&mut result, &parse(&answer)?, ack.due_us)?,
             Err(CallError::Refused { status: 404, .. }) => result.missing += 1,
             Err(error) => return Err(error),
@@ -153,10 +171,10 @@ async fn each(caller: &Caller, acks: &[Ack]) -> Result<CheckResult, CallError> {
     Ok(result)
 }
 
-async fn patiently(caller: &Caller, path: &str, query: &str) -> Result<Bytes, CallError> {
+async fn patiently(caller: &Caller, signer: usize, path: &str, query: &str) -> Result<Bytes, CallError> {
     let mut tries = 1;
     loop {
-        match caller.call(Call { method: "GET", path, query, key: None }, Bytes::new()).await {
+        match caller.call(Call { method: "GET", path, query, key: None, signer }, Bytes::new()).await {
             Err(error) if error.passes() && tries < TRIES => tries += 1,
             answer => return answer,
         }
@@ -187,7 +205,7 @@ mod tests {
 
     #[test]
     fn too_many_are_sampled_the_same_way_by_the_same_seed() {
-        let acks: Vec<Ack> = (0..100).map(|due_us| Ack { task: [b'a'; 22], due_us }).collect();
+        let acks: Vec<Ack> = (0..100).map(|due_us| Ack { task: [b'a'; 22], due_us, signer: 0 }).collect();
         let spec = CheckSpec { at_most: 10, seed: 5, patience_s: 0.0 };
         let first = sample(&acks, spec);
         assert_eq!(first.len(), 10);

@@ -11,7 +11,10 @@ use std::time::Duration;
 use orloj_executor::{
     AttemptContext, Handle, Handler, HandlerError, HandlerOutput, Handlers, Options, Service,
 };
+use orloj_net::TlsOptions;
 use orloj_wire::clock::SystemClock;
+use orloj_wire::time::Time;
+use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::load::{HANDLER, PartError, lines, say};
@@ -74,8 +77,8 @@ struct Bench {
 impl Handler for Bench {
     async fn run(&self, context: AttemptContext) -> Result<HandlerOutput, HandlerError> {
         let params = context.params();
-        let (Some(id), Some(due_us)) = (params["id"].as_u64(), params["dueUs"].as_i64()) else {
-            return Err(HandlerError::fatal("the parameters of a bench task are id and dueUs"));
+        let Some((id, due_us)) = aim(params) else {
+            return Err(HandlerError::fatal("the parameters of a bench task are id, and dueUs or dueAt"));
         };
         let place = self.records.start(id, due_us);
         let sleep_ms = params["sleepMs"].as_u64().unwrap_or(self.records.sleep_ms);
@@ -88,6 +91,16 @@ impl Handler for Bench {
         self.records.end(place);
         Ok(HandlerOutput::none())
     }
+}
+
+/// The id of a task and when it was due, in µs since the Unix epoch: a submission says that as a number, and a job as
+/// the instant that its placeholder stands for.
+fn aim(params: &Value) -> Option<(u64, i64)> {
+    let due_us = match params["dueAt"].as_str() {
+        Some(text) => Time::parse(text).ok()?.0.checked_mul(1_000)?,
+        None => params["dueUs"].as_i64()?,
+    };
+    Some((params["id"].as_u64()?, due_us))
 }
 
 /// Runs executors as the first line of `input` says, until SIGTERM; then writes the records where that was
@@ -143,29 +156,46 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
 }
 
 fn obey(order: ToExecutors, records: &Records) -> Result<(), PartError> {
-    let ToExecutors::Summary { kills_us } = order else { return Err(PartError::Order("start")) };
+    let ToExecutors::Summary { kills_us, among } = order else { return Err(PartError::Order("start")) };
     let mut own = records.own_records();
+    own.retain(|record| among.is_none_or(|among| among.has(record.due_us)));
     let summary = Summary::of(&mut own);
     let gaps_us = kills_us.iter().map(|kill| gap_after(&own, *kill)).collect();
     Ok(say(&FromExecutors::Summary { summary, gaps_us })?)
 }
 
+/// The id of the executor with this number, from 1.
+pub fn id(number: u32) -> String {
+    format!("bench-{number}")
+}
+
 async fn start(spec: &ExecutorsSpec, records: &Arc<Records>) -> Result<Vec<Handle>, PartError> {
     let mut executors = Vec::new();
     for number in 1..=spec.count {
-        let id = format!("bench-{number}");
+        let id = id(number);
         let options = Options {
             dir: spec.dir.join(&id),
-            id,
             replicas: spec.replicas.clone(),
             secret: Some(spec.secret.clone().into()),
             slots: Some(spec.slots),
+            tls: spec.certificates.as_deref().map(|files| certificate(files, &id)),
+            id,
             ..Options::default()
         };
         let handlers = Handlers::new().with(HANDLER, Bench { records: Arc::clone(records) })?;
         executors.push(Service::start(options, handlers, Arc::new(SystemClock::new())).await?);
     }
     Ok(executors)
+}
+
+/// What an executor of this id shows and trusts.
+fn certificate(files: &Path, id: &str) -> TlsOptions {
+    TlsOptions {
+        ca: files.join("ca.pem"),
+        cert: files.join(format!("{id}.pem")),
+        key: files.join(format!("{id}.key")),
+        reload_ms: u64::try_from(TlsOptions::RELOAD.as_millis()).unwrap_or(u64::MAX),
+    }
 }
 
 fn write(path: &Path, records: &[Record]) -> io::Result<()> {
@@ -177,6 +207,15 @@ fn write(path: &Path, records: &[Record]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_of_submissions_and_of_jobs_say_when_they_were_due() {
+        let aim = |text| aim(&serde_json::from_str(text).unwrap());
+        assert_eq!(aim(r#"{"id":7,"dueUs":1500}"#), Some((7, 1_500)));
+        assert_eq!(aim(r#"{"id":7,"dueAt":"1970-01-01T00:00:02.500Z"}"#), Some((7, 2_500_000)));
+        assert_eq!(aim(r#"{"id":7,"dueAt":"${scheduledAt}"}"#), None);
+        assert_eq!(aim(r#"{"dueUs":1500}"#), None);
+    }
 
     #[test]
     fn starts_and_ends_are_told_apart_from_the_warm_up() {

@@ -1,5 +1,6 @@
 //! HTTP/1.1 on connections that are kept: one request at a time on each, and as many connections as are busy at
-//! once. No more than that, so that the load costs little beside what it loads.
+//! once. No more than that, so that the load costs little beside what it loads. A connection that speaks TLS is made
+//! once and kept as any other.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,6 +9,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::Request;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use orloj_net::{OutsideError, OutsideTls};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// Why there is no answer.
@@ -16,6 +19,9 @@ pub(crate) enum HttpError {
     /// Nothing was sent.
     #[error("no connection")]
     Connect(#[source] std::io::Error),
+    /// The server does not speak TLS, or is not who it should be.
+    #[error("no connection: {0}")]
+    Tls(#[source] OutsideError),
     /// The request may have arrived.
     #[error("the connection broke")]
     Broken(#[source] hyper::Error),
@@ -24,13 +30,14 @@ pub(crate) enum HttpError {
 /// One server and the idle connections to it.
 pub(crate) struct Host {
     address: String,
+    tls: Option<OutsideTls>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
 impl Host {
-    /// The server at `host:port`.
-    pub(crate) fn new(address: &str) -> Host {
-        Host { address: address.to_owned(), idle: Mutex::default() }
+    /// The server at `host:port`, over TLS where that is given.
+    pub(crate) fn new(address: &str, tls: Option<OutsideTls>) -> Host {
+        Host { address: address.to_owned(), tls, idle: Mutex::default() }
     }
 
     /// `host:port`.
@@ -80,9 +87,18 @@ impl Host {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
         let stream = TcpStream::connect(&self.address).await.map_err(HttpError::Connect)?;
         stream.set_nodelay(true).map_err(HttpError::Connect)?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(HttpError::Broken)?;
-        // Its end shows at the sender.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(sender)
+        let Some(tls) = &self.tls else { return begin(stream).await };
+        let name = self.address.rsplit_once(':').map_or(self.address.as_str(), |(name, _)| name);
+        begin(tls.greet(name, stream).await.map_err(HttpError::Tls)?).await
     }
+}
+
+/// Begins to speak HTTP on a connection.
+async fn begin(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<SendRequest<Full<Bytes>>, HttpError> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(HttpError::Broken)?;
+    // Its end shows at the sender.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
 }

@@ -12,9 +12,9 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`plan`], [`latency`], [`record`], [`slices`], [`figures`] | pure: what is submitted when, and what is made of it |
+//! | [`plan`], [`jobs`], [`latency`], [`record`], [`slices`], [`figures`] | pure: what is submitted when, and what is made of it |
 //! | [`message`] | what conductor and parts tell each other |
-//! | [`load`], [`check`], [`executors`], [`null`] | the parts |
+//! | [`load`], [`check`], `listing`, [`executors`], [`null`] | the parts |
 //! | [`machine`], [`disk`], [`usage`] | the machine: facts, the latency of its disk, what processes use |
 //!
 //! Absent on purpose: how a cluster is started, and what the workloads are. Both stand in the command `orloj`.
@@ -27,7 +27,9 @@ pub mod disk;
 pub mod executors;
 pub mod figures;
 mod http;
+pub mod jobs;
 pub mod latency;
+mod listing;
 pub mod load;
 pub mod machine;
 pub mod message;

@@ -18,8 +18,8 @@ use crate::plan::Pace;
 mod body;
 mod part;
 
-use body::Draft;
 pub(crate) use body::task_key;
+use body::{Draft, Made, Request};
 pub use part::{PartError, run};
 pub(crate) use part::{lines, say};
 
@@ -37,6 +37,8 @@ pub(crate) struct Ack {
     pub(crate) task: [u8; 22],
     /// When it was due, in µs since the Unix epoch.
     pub(crate) due_us: i64,
+    /// Whose it is: the place of the key that submitted it.
+    pub(crate) signer: u16,
 }
 
 /// How many tasks have been done; wakes the clients that wait for that.
@@ -175,23 +177,24 @@ impl Load {
         Ok(())
     }
 
-    /// Submits so many tasks in one request; its latency counts from when it was meant to be sent.
+    /// Submits so many tasks, or makes one job, in one request; its latency counts from when it was meant to be sent.
     async fn submit(&self, beat: Beat, count: u64) {
         self.sent.fetch_add(count, Ordering::Relaxed);
         let tasks: Vec<Draft> =
             (beat.number..beat.number + count).map(|number| self.draft(beat, number)).collect();
-        let (path, body) = match tasks[..] {
-            [task] if self.spec.batch <= 1 => ("/openapi/v1/tasks", body::one(&self.spec, task)),
-            _ => ("/openapi/v1/tasks/batch", body::many(&self.spec, &tasks)),
+        let Request { path, body, kind } = match &self.spec.jobs {
+            Some(jobs) => body::job(jobs, beat.number),
+            None => body::of(&self.spec, &tasks),
         };
+        let signer = self.caller.signer_of(beat.number);
         // The id, unlike the number, is never used twice on one stage.
         let id = self.spec.plan.id(beat.number);
         let key = self.spec.key_prefix.as_ref().map(|prefix| format!("{prefix}-{id}"));
-        let call = Call { method: "POST", path, query: "", key: key.as_deref() };
+        let call = Call { method: "POST", path, query: "", key: key.as_deref(), signer };
         loop {
             let answer = self.caller.call(call, body.clone()).await;
-            let error = match answer.and_then(|answer| body::read(&answer, self.spec.batch > 1)) {
-                Ok(results) => return self.answered(beat, &tasks, results),
+            let error = match answer.and_then(|answer| body::read(&answer, kind)) {
+                Ok(results) => return self.answered(beat, signer, &tasks, results),
                 Err(error) => error,
             };
             let waited = self.clock.monotonic() - beat.intended;
@@ -210,17 +213,21 @@ impl Load {
         Draft { id: plan.id(number), due_us, due_ms }
     }
 
-    fn answered(&self, beat: Beat, tasks: &[Draft], results: Vec<Result<[u8; 22], CallError>>) {
+    fn answered(&self, beat: Beat, signer: usize, tasks: &[Draft], results: Vec<Result<Made, CallError>>) {
         let took = self.clock.monotonic() - beat.intended;
         lock(&self.latency).record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        // There are far fewer keys than that.
+        let signer = u16::try_from(signer).unwrap_or(u16::MAX);
         let mut taken = Vec::with_capacity(tasks.len());
         for (draft, result) in tasks.iter().zip(results) {
             match result {
-                Ok(task) => taken.push(Ack { task, due_us: draft.due_us }),
+                Ok(made) => {
+                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    taken.extend(made.map(|task| Ack { task, due_us: draft.due_us, signer }));
+                }
                 Err(error) => self.failed(&error.to_string(), 1),
             }
         }
-        self.acknowledged.fetch_add(taken.len() as u64, Ordering::Relaxed);
         if self.spec.remember {
             lock(&self.acks).extend(taken);
         }
@@ -262,16 +269,8 @@ mod tests {
     use crate::plan::{Due, Plan};
 
     fn spec(due: Due) -> LoadSpec {
-        LoadSpec {
-            plan: Plan { first_id: 0, count: 10, due, sleep_ms: 0 },
-            pace: Pace::Closed { clients: 1 },
-            batch: 1,
-            limit_s: 1.0,
-            key_prefix: None,
-            outstanding: None,
-            unknown_handler: false,
-            remember: false,
-        }
+        let plan = Plan { first_id: 0, count: 10, due, sleep_ms: 0 };
+        LoadSpec { limit_s: 1.0, ..LoadSpec::new(plan, Pace::Closed { clients: 1 }) }
     }
 
     #[tokio::test]
@@ -295,6 +294,8 @@ mod tests {
             secret_key: "sk_X".to_owned(),
             audience: "default".to_owned(),
             via: crate::message::Via::Any,
+            keys: Vec::new(),
+            ca_pem: None,
         };
         let load = Load::new(Caller::new(&target).unwrap(), spec(Due::AtOnce), Arc::default());
         let (result, acks) = load.submit_all().await.unwrap();

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::JobPlan;
 use crate::latency::Latency;
 use crate::plan::{Pace, Plan};
 use crate::record::Summary;
@@ -26,7 +27,7 @@ pub enum Via {
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Target {
-    /// Base URLs of the replicas, `http://host:port`.
+    /// Base URLs of the replicas, `http://host:port`, or with `https` where `caPem` is given.
     pub servers: Vec<String>,
     /// The caller's access key.
     pub access_key: String,
@@ -37,6 +38,22 @@ pub struct Target {
     /// Who is asked.
     #[serde(default)]
     pub via: Via,
+    /// Other callers' keys: they submit in turn, and the key above only looks for the leader and lists.
+    #[serde(default)]
+    pub keys: Vec<KeyPair>,
+    /// The authority that vouches for servers that speak TLS.
+    #[serde(default)]
+    pub ca_pem: Option<String>,
+}
+
+/// An access key with its secret.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeyPair {
+    /// The access key.
+    pub access_key: String,
+    /// Its secret.
+    pub secret_key: String,
 }
 
 /// A load.
@@ -65,6 +82,30 @@ pub struct LoadSpec {
     /// Remembers what was acknowledged, for [`ToLoad::Check`].
     #[serde(default)]
     pub remember: bool,
+    /// Bytes of parameters that each task carries beside what its handler reads.
+    #[serde(default)]
+    pub payload: u32,
+    /// Makes these jobs instead of the plan's tasks; of the plan only the count is used.
+    #[serde(default)]
+    pub jobs: Option<JobPlan>,
+}
+
+impl LoadSpec {
+    /// A load of these tasks, one in a request, sent once and not remembered, for an hour at most.
+    pub fn new(plan: Plan, pace: Pace) -> LoadSpec {
+        LoadSpec {
+            plan,
+            pace,
+            batch: one(),
+            limit_s: 3_600.0,
+            key_prefix: None,
+            outstanding: None,
+            unknown_handler: false,
+            remember: false,
+            payload: 0,
+            jobs: None,
+        }
+    }
 }
 
 fn one() -> u32 {
@@ -95,6 +136,8 @@ pub enum ToLoad {
     Done(u64),
     /// Look up what was acknowledged.
     Check(CheckSpec),
+    /// Read the list of all jobs.
+    ListJobs,
 }
 
 /// From the load.
@@ -112,6 +155,8 @@ pub enum FromLoad {
     Ran(LoadResult),
     /// A look-up is over.
     Checked(CheckResult),
+    /// The answer to [`ToLoad::ListJobs`].
+    JobsListed(JobList),
 }
 
 /// How a load went. Instants are in µs since the Unix epoch.
@@ -140,6 +185,24 @@ impl LoadResult {
         let span_us = (self.ended_us - self.started_us).max(1);
         self.acknowledged as f64 / (span_us as f64 / 1e6)
     }
+}
+
+/// What the list of a caller's jobs says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobList {
+    /// Jobs in it.
+    pub jobs: u64,
+    /// Those that did not follow the one before in the order of ids.
+    pub disorder: u64,
+    /// Tasks that they have made.
+    pub fired: u64,
+    /// Instants that made none, for whatever reason.
+    pub skipped: u64,
+    /// From the first request to the last answer, in µs.
+    pub took_us: u64,
+    /// Of one page.
+    pub page: Latency,
 }
 
 /// What the API says of the tasks that were acknowledged.
@@ -190,6 +253,9 @@ pub struct ExecutorsSpec {
     pub slots: u32,
     /// Where their folders lie.
     pub dir: PathBuf,
+    /// Where everything speaks TLS: the folder of `ca.pem` and of each executor's certificate and key.
+    #[serde(default)]
+    pub certificates: Option<PathBuf>,
     /// Sleep of each task, in ms, where the task does not say.
     #[serde(default)]
     pub sleep_ms: u64,
@@ -214,7 +280,27 @@ pub enum ToExecutors {
     Summary {
         /// When a leader was killed.
         kills_us: Vec<i64>,
+        /// Only tasks that were due then.
+        #[serde(default)]
+        among: Option<Among>,
     },
+}
+
+/// A stretch of due instants, in µs since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Among {
+    /// The first instant.
+    pub from_us: i64,
+    /// The first one after it.
+    pub until_us: i64,
+}
+
+impl Among {
+    /// Whether an instant belongs to it.
+    pub fn has(self, us: i64) -> bool {
+        (self.from_us..self.until_us).contains(&us)
+    }
 }
 
 /// From the executors.

@@ -55,9 +55,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The summary of these records, which are put in order of id and start.
+    /// The summary of these records, which are put in order of id, due instant and start. A task is known by its id and
+    /// its due instant, since all tasks of a job carry the job's id.
     pub fn of(records: &mut [Record]) -> Summary {
-        records.sort_unstable_by_key(|record| (record.id, record.start_us));
+        records.sort_unstable_by_key(|record| (record.id, record.due_us, record.start_us));
         let mut summary = Summary { starts: records.len() as u64, ..Summary::default() };
         let mut repeated = BTreeSet::new();
         let mut last = None;
@@ -65,16 +66,28 @@ impl Summary {
             summary.early += u64::from(record.start_us < record.due_us);
             summary.open += u64::from(record.end_us == 0);
             summary.last_end_us = summary.last_end_us.max(record.end_us);
-            if last == Some(record.id) {
-                repeated.insert(record.id);
+            let task = (record.id, record.due_us);
+            if last == Some(task) {
+                repeated.insert(task);
                 continue;
             }
-            last = Some(record.id);
+            last = Some(task);
             summary.tasks += 1;
             summary.lateness.record(u64::try_from(record.start_us - record.due_us).unwrap_or(0));
         }
         summary.duplicates = repeated.len() as u64;
         summary
+    }
+
+    /// Adds the summary of other tasks.
+    pub fn merge(&mut self, other: &Summary) {
+        self.starts += other.starts;
+        self.tasks += other.tasks;
+        self.duplicates += other.duplicates;
+        self.early += other.early;
+        self.open += other.open;
+        self.lateness.merge(&other.lateness);
+        self.last_end_us = self.last_end_us.max(other.last_end_us);
     }
 }
 
@@ -102,6 +115,21 @@ mod tests {
         assert_eq!(summary.last_end_us, 960);
         let lateness = summary.lateness.quantiles().unwrap();
         assert_eq!((lateness.min, lateness.max), (0.05, 0.2));
+    }
+
+    #[test]
+    fn two_instants_of_one_job_are_two_tasks() {
+        let mut records = [record(1, 100, 110), record(1, 200, 210), record(1, 200, 220)];
+        let summary = Summary::of(&mut records);
+        assert_eq!((summary.starts, summary.tasks, summary.duplicates), (3, 2, 1));
+    }
+
+    #[test]
+    fn summaries_are_added_up() {
+        let mut sum = Summary::of(&mut [record(1, 100, 110)]);
+        sum.merge(&Summary::of(&mut [record(1, 200, 190), record(2, 200, 250)]));
+        assert_eq!((sum.starts, sum.tasks, sum.early, sum.lateness.count()), (3, 3, 1, 3));
+        assert_eq!(sum.last_end_us, 260);
     }
 
     #[test]

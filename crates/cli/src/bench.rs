@@ -93,7 +93,8 @@ async fn measure(args: &BenchArgs, json: bool) -> Outcome {
     let plays: Vec<Play> = workloads.into_iter().flat_map(|workload| Play::of(workload, args)).collect();
     if let Some(play) = plays.iter().find(|play| play.wants_own_cluster() && !args.other.servers.is_empty()) {
         let name = play.name();
-        let error = anyhow::anyhow!("{name} kills and restarts replicas: it runs without --servers alone");
+        let error =
+            anyhow::anyhow!("{name} restarts replicas or makes callers: it runs without --servers alone");
         return Err(Failure::usage(error));
     }
     let seed = args.seed.unwrap_or_else(|| rand::rng().random_range(0..1 << 32));
@@ -181,19 +182,13 @@ async fn loopback(clients: u32, logs: &Path) -> anyhow::Result<Loopback> {
         secret_key: "sk_CEILING".to_owned(),
         audience: "default".to_owned(),
         via: Via::Any,
+        keys: Vec::new(),
+        ca_pem: None,
     };
     load.speaker().say(&ToLoad::Connect(target)).await?;
     load.next().await?;
-    let spec = LoadSpec {
-        plan: Plan { first_id: 0, count: u64::MAX, due: Due::AtOnce, sleep_ms: 0 },
-        pace: Pace::Closed { clients },
-        batch: 1,
-        limit_s: CEILING.as_secs_f64(),
-        key_prefix: None,
-        outstanding: None,
-        unknown_handler: false,
-        remember: false,
-    };
+    let plan = Plan { first_id: 0, count: u64::MAX, due: Due::AtOnce, sleep_ms: 0 };
+    let spec = LoadSpec { limit_s: CEILING.as_secs_f64(), ..LoadSpec::new(plan, Pace::Closed { clients }) };
     load.speaker().say(&ToLoad::Run(spec)).await?;
     let ran = loop {
         if let FromLoad::Ran(ran) = load.next().await? {

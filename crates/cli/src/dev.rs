@@ -53,7 +53,7 @@ pub fn run(args: &DevArgs) -> Outcome {
     let keys = Keys::load_or_make(&layout)?;
     let wishes = files::Wishes { slots: args.slots, set: &args.set, callback_ports: &args.callback_port };
     if plan.tls() {
-        certificates::make(&layout, &plan)?;
+        certificates::make(&layout, &plan, &[])?;
     }
     files::write(&layout, &plan, &keys, &wishes).map_err(Failure::usage)?;
     // Children die with the thread that started them, so this runtime has one thread: the main one.

@@ -25,7 +25,7 @@ pub const LAYERS: &[Layer] = &[
     layer("orloj-scheduler", &["orloj-model", "orloj-wire", "orloj-net", "orloj-raft-store"]),
     layer("orloj-executor", &["orloj-wire", "orloj-net"]),
     layer("orloj-client", &["orloj-wire"]),
-    layer("orloj-bench", &["orloj-wire", "orloj-executor"]),
+    layer("orloj-bench", &["orloj-wire", "orloj-net", "orloj-executor"]),
     layer(
         "orloj-api",
         &["orloj-model", "orloj-wire", "orloj-net", "orloj-raft-store", "orloj-scheduler", "orloj-client"],

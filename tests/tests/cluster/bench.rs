@@ -69,6 +69,53 @@ async fn submissions_with_keys_are_measured_through_every_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn every_fire_of_every_job_is_counted_while_leaders_change() {
+    let _alone = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let jobs = ["jobs", "--jobs", "40", "--fires", "10", "--seconds", "4", "--idle-s", "1", "--changes", "1"];
+    let report = bench(dir.path(), &jobs).await;
+    let run = &report["runs"][0];
+    for name in ["lost", "too many", "duplicates", "early", "skipped, as the API tells it"] {
+        assert!(figure(run, name).abs() < 1e-9, "{name}: {run}");
+    }
+    assert!((figure(run, "fires") - 10.0).abs() < 1e-9, "{run}");
+    assert_eq!(run["latencies"]["lateness"]["count"], 30, "{run}");
+    assert_eq!(run["latencies"]["lateness, all of a second at once"]["count"], 10, "{run}");
+    assert!(figure(run, "instants of jobs") > 40.0, "{run}");
+    assert!((figure(run, "timers in the wheel") - 40.0).abs() < 1e-9, "a job each: {run}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_keeps_to_no_limit_gets_429_and_the_others_nothing_of_it_over_tls() {
+    let _alone = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let callers = [
+        "callers",
+        "--tls",
+        "--keys",
+        "5",
+        "--rate",
+        "10",
+        "--seconds",
+        "3",
+        "--hammer-clients",
+        "1",
+        "--sleep-ms",
+        "1",
+    ];
+    let report = bench(dir.path(), &callers).await;
+    let run = &report["runs"][0];
+    assert!((figure(run, "success") - 100.0).abs() < 1e-9, "{run}");
+    for (name, want) in [("lost", 0.0), ("duplicates", 0.0), ("hammer's other failures", 0.0)] {
+        assert!((figure(run, name) - want).abs() < 1e-9, "{name}: {run}");
+    }
+    for name in ["submit", "submit, beside a hammer"] {
+        assert_eq!(run["latencies"][name]["count"], 30, "{name}: {run}");
+    }
+    assert!(figure(run, "hammer refused with 429") > 50.0, "{run}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_command_line_that_makes_no_sense_is_told() {
     let rest = "--access-key ak_X --secret-file s --internal 127.0.0.1:2 --executor-secret-file e";
     let cases = [

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use super::{Ack, Gate, Load};
 use crate::caller::{CallError, Caller};
 use crate::check::check;
+use crate::listing::list;
 use crate::message::{FromLoad, LoadSpec, ToLoad};
 
 /// How often a load tells how far it is.
@@ -58,6 +59,7 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
             (ToLoad::Check(spec), Some(caller)) => {
                 say(&FromLoad::Checked(check(caller, &acks, spec).await?))?;
             }
+            (ToLoad::ListJobs, Some(caller)) => say(&FromLoad::JobsListed(list(caller).await?))?,
             // The reader has taken it already.
             (ToLoad::Done(_), _) => {}
             (_, None) => return Err(PartError::Order("connect")),

@@ -52,6 +52,9 @@ pub struct OwnArgs {
     /// An option of every replica's configuration file; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// Everything speaks TLS, with certificates that are made for the run.
+    #[arg(long, conflicts_with = "servers")]
+    pub tls: bool,
 }
 
 /// A cluster that runs already.
@@ -106,19 +109,23 @@ pub struct LoadArgs {
     /// Tasks. Default: 50000; of `pending` 1000000.
     #[arg(long)]
     pub tasks: Option<u64>,
+    /// Bytes of parameters that each task carries beside what its handler reads; batches become smaller where the API
+    /// takes no more.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=130_000))]
+    pub payload: u32,
     /// life: the span over which they are due, in s.
     #[arg(long, default_value_t = 60)]
     pub spread_s: u64,
-    /// life, burst: from the expected end of submission to the first due instant, in s.
+    /// life, burst, jobs: from the expected end of what comes before to the first due instant, in s.
     #[arg(long, default_value_t = 5)]
     pub lead_s: u64,
-    /// steady, failover: submissions a second.
+    /// steady, failover, callers: submissions a second.
     #[arg(long, default_value_t = 200.0)]
     pub rate: f64,
-    /// steady, max: how long, in s.
+    /// steady, max, jobs: how long, in s; callers: how long each of its two halves takes.
     #[arg(long, default_value_t = 60)]
     pub seconds: u64,
-    /// steady, failover: how long a task takes, in ms.
+    /// steady, failover, callers: how long a task takes, in ms.
     #[arg(long, default_value_t = 1_000)]
     pub sleep_ms: u64,
     /// max: the most tasks that are submitted and not done.
@@ -133,12 +140,33 @@ pub struct LoadArgs {
     /// pending: how many of the tasks are due within the leader's window.
     #[arg(long, default_value_t = 10_000)]
     pub soon: u64,
+    /// pending, jobs: how long idle CPU is measured, in s; half of it passes before, for memory and disk to come to rest.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub idle_s: u64,
+    /// pending, jobs: how many changes of leader are measured at a time.
+    #[arg(long, default_value_t = 5)]
+    pub changes: u32,
     /// failover: how often the leader is killed.
     #[arg(long, default_value_t = 10)]
     pub kills: u32,
     /// failover: from one kill to the next, in s.
     #[arg(long, default_value_t = 20)]
     pub every_s: u64,
+    /// jobs: how many there are.
+    #[arg(long, default_value_t = 100_000)]
+    pub jobs: u64,
+    /// jobs: how many fire in each second.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub fires: u64,
+    /// jobs: they fire by cron, once a minute each, instead of at a fixed rate.
+    #[arg(long)]
+    pub cron: bool,
+    /// callers: how many submit, each with a key of its own and the default limits.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub keys: u16,
+    /// callers: requests at once of the one that keeps to no limit.
+    #[arg(long, default_value_t = 8)]
+    pub hammer_clients: u32,
     /// To whom requests go.
     #[arg(long, value_enum, default_value_t)]
     pub via: ViaArg,
@@ -163,6 +191,10 @@ pub enum Workload {
     Pending,
     /// steady, with the leader killed again and again.
     Failover,
+    /// Many jobs: making and listing them, their fires, memory, restart, change of leader.
+    Jobs,
+    /// steady by many callers within their limits, and once more beside one that keeps to none.
+    Callers,
 }
 
 /// How tasks are submitted.

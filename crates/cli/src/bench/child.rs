@@ -53,11 +53,19 @@ impl<T: DeserializeOwned + Send + 'static> PartProcess<T> {
     /// # Errors
     /// The log or the process cannot be made.
     pub fn start(name: &'static str, logs: &Path) -> anyhow::Result<Self> {
+        Self::start_as(name, name, logs)
+    }
+
+    /// [`start`](Self::start) under another name, beside one that runs already.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_as(part: &'static str, name: &'static str, logs: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(logs)?;
         let log = File::create(logs.join(format!("bench-{name}.log")))?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut process = Command::new(program)
-            .args(["bench-part", name, "--exit-with-parent", &std::process::id().to_string()])
+            .args(["bench-part", part, "--exit-with-parent", &std::process::id().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use orloj_bench::executors;
 use orloj_bench::message::Target;
 use orloj_bench::usage::{self, Usage};
 use orloj_client::{Client, Credentials, Options};
@@ -13,6 +14,8 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use super::args::{BenchArgs, OtherArgs};
+use crate::cert::AUTHORITY;
+use crate::dev::certificates;
 use crate::dev::files::{self, Wishes};
 use crate::dev::fleet::{Fleet, Role, Spec, log_tail};
 use crate::dev::keys::Keys;
@@ -28,12 +31,16 @@ const TAIL_LINES: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
+/// For an answer to the question whether a replica is ready.
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// A cluster that is measured.
 pub struct Cluster {
     target: Target,
     internal: Vec<String>,
     executor_secret: String,
+    /// Where everything speaks TLS: the folder of all certificates.
+    certificates: Option<PathBuf>,
     scratch: PathBuf,
     keep: bool,
     kind: Kind,
@@ -75,9 +82,10 @@ impl Cluster {
         }
         let layout = Layout::new(&scratch)?;
         let replicas = Some(args.own.replicas);
-        let wish = Wish { base_port: Some(0), replicas, executors: Some(0), tls: false };
+        let wish = Wish { base_port: Some(0), replicas, executors: Some(0), tls: args.own.tls };
         let plan = Plan::load_or_make(&layout, wish).map_err(Failure::usage)?;
         let keys = Keys::load_or_make(&layout)?;
+        let ca_pem = args.own.tls.then(|| make_certificates(&layout, &plan, args)).transpose()?;
         files::write(&layout, &plan, &keys, &Wishes { slots: None, set: &args.own.set, callback_ports: &[] })
             .map_err(Failure::usage)?;
         let target = Target {
@@ -86,11 +94,14 @@ impl Cluster {
             secret_key: keys.secret_key.clone(),
             audience: "default".to_owned(),
             via,
+            keys: Vec::new(),
+            ca_pem,
         };
         let mut cluster = Cluster {
             target,
             internal: plan.replicas.iter().map(|replica| replica.internal()).collect(),
             executor_secret: keys.executor_secret.clone(),
+            certificates: plan.tls().then(|| layout.certificates()),
             scratch,
             keep: args.own.keep,
             kind: Kind::Own(Box::new(Own { plan, keys, fleet: Fleet::default(), spent_s: 0.0 })),
@@ -132,6 +143,23 @@ impl Cluster {
         &self.executor_secret
     }
 
+    /// The folder of all certificates, where everything speaks TLS.
+    pub fn certificates(&self) -> Option<&Path> {
+        self.certificates.as_deref()
+    }
+
+    /// A client for what is not signed, that waits so long for an answer.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn http(&self, timeout: Duration) -> anyhow::Result<reqwest::Client> {
+        let mut builder = reqwest::Client::builder().no_proxy().timeout(timeout);
+        if let Some(pem) = &self.target.ca_pem {
+            builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem.as_bytes())?);
+        }
+        builder.build().context("no HTTP client")
+    }
+
     /// The folder of this run.
     pub fn scratch(&self) -> &Path {
         &self.scratch
@@ -142,7 +170,7 @@ impl Cluster {
     /// # Errors
     /// Addresses or keys that cannot be used.
     pub fn client(&self) -> anyhow::Result<Client> {
-        client(&self.target.servers, &self.target.access_key, &self.target.secret_key, &self.target.audience)
+        client(&self.target, &self.target.access_key, &self.target.secret_key)
     }
 
     /// A client that signs as the administrator of a cluster of the bench's own.
@@ -151,7 +179,7 @@ impl Cluster {
     /// The cluster is another's.
     pub fn admin(&mut self) -> anyhow::Result<Client> {
         let keys = self.own()?.keys.clone();
-        client(&self.target.servers, &keys.admin_key, &keys.admin_secret, &self.target.audience)
+        client(&self.target, &keys.admin_key, &keys.admin_secret)
     }
 
     /// Each replica's process: name and process id.
@@ -184,7 +212,7 @@ impl Cluster {
         match &mut self.kind {
             Kind::Own(own) => Ok(own),
             Kind::Other(_) => {
-                bail!("this workload kills and restarts replicas: it runs on the bench's own cluster alone")
+                bail!("this workload runs on the bench's own cluster alone")
             }
         }
     }
@@ -239,7 +267,7 @@ impl Cluster {
     /// It does not in time.
     pub async fn ready(&self, place: usize) -> anyhow::Result<Duration> {
         let (begin, url) = (Instant::now(), format!("{}/readyz", self.target.servers[place]));
-        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(2)).build()?;
+        let http = self.http(ANSWER)?;
         while begin.elapsed() < PATIENCE {
             if http.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
                 return Ok(begin.elapsed());
@@ -322,18 +350,29 @@ fn other(
         secret_key: secret(&args.secret_file)?,
         audience: args.audience.clone(),
         via,
+        keys: Vec::new(),
+        ca_pem: None,
     };
     let executor_secret = secret(&args.executor_secret_file)?;
     let (internal, kind) = (args.internal.clone(), Kind::Other(args.pids.clone()));
-    Ok(Cluster { target, internal, executor_secret, scratch, keep, kind })
+    Ok(Cluster { target, internal, executor_secret, certificates: None, scratch, keep, kind })
 }
 
-fn client(servers: &[String], key: &str, secret: &str, audience: &str) -> anyhow::Result<Client> {
+/// Makes the certificates of all processes, those of the bench's executors among them; returns that of the authority.
+fn make_certificates(layout: &Layout, plan: &Plan, args: &BenchArgs) -> anyhow::Result<String> {
+    let executors: Vec<String> = (1..=args.load.executors).map(executors::id).collect();
+    certificates::make(layout, plan, &executors)?;
+    let path = layout.certificates().join(AUTHORITY);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn client(target: &Target, key: &str, secret: &str) -> anyhow::Result<Client> {
     let options = Options {
-        audience: audience.to_owned(),
+        audience: target.audience.clone(),
+        ca_pem: target.ca_pem.clone().map(String::into_bytes),
         deadline: Duration::from_secs(10),
         try_timeout: Duration::from_secs(1),
         ..Options::default()
     };
-    Ok(Client::new(servers, Credentials::new(key, secret)?, options)?)
+    Ok(Client::new(&target.servers, Credentials::new(key, secret)?, options)?)
 }

@@ -1,27 +1,29 @@
 //! A cluster with executors and a load beside it, on which one run of one workload is played.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use orloj_bench::figures::{ProcessUse, Run, Shown};
 use orloj_bench::message::{
-    CheckResult, CheckSpec, Counts, ExecutorsSpec, FromExecutors, FromLoad, LoadResult, LoadSpec,
-    ToExecutors, ToLoad,
+    CheckResult, CheckSpec, Counts, ExecutorsSpec, FromExecutors, FromLoad, JobList, KeyPair, LoadResult,
+    LoadSpec, Target, ToExecutors, ToLoad,
 };
 use orloj_bench::plan::{Due, Pace, Plan, WARM_FIRST};
 use orloj_bench::record::Summary;
-use orloj_bench::slices::Sample;
 use orloj_bench::usage;
 use orloj_wire::clock::{Clock as _, SystemClock};
-use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::args::{BenchArgs, Way};
-use super::child::{PartProcess, Speaker};
+use super::child::PartProcess;
 use super::cluster::Cluster;
 use super::progress::Progress;
 use crate::exit::Failure;
+
+mod executors;
+
+use executors::{Executors, listen};
 
 /// For executors to be online.
 const ONLINE: Duration = Duration::from_secs(60);
@@ -37,6 +39,8 @@ const LINGER: Duration = Duration::from_millis(500);
 const WARM_TASKS: u64 = 3_000;
 /// The most tasks whose end is looked up one by one.
 const LOOK_UP: u64 = 200_000;
+/// What the API takes as the body of a batch, in bytes, and what each task takes of it beside its payload.
+const BATCH_BYTES: (u32, u32) = (orloj_wire::rest::BATCH_BODY_LIMIT as u32, 400);
 
 /// Everything that a run needs.
 pub struct Stage {
@@ -54,17 +58,6 @@ pub struct Stage {
     executors: Option<Executors>,
 }
 
-/// The executors' process, and what it has said.
-struct Executors {
-    pid: u32,
-    speaker: Speaker,
-    counts: watch::Receiver<Counts>,
-    samples: Arc<Mutex<Vec<(i64, u64)>>>,
-    answers: mpsc::UnboundedReceiver<(Summary, Vec<Option<i64>>)>,
-    stop: tokio::sync::oneshot::Sender<()>,
-    ended: tokio::task::JoinHandle<anyhow::Result<()>>,
-}
-
 impl Stage {
     /// Starts a cluster, a load and where they are wanted executors.
     ///
@@ -78,10 +71,9 @@ impl Stage {
     ) -> Result<Stage, Failure> {
         let cluster = Cluster::start(args).await?;
         let logs = cluster.scratch().join("logs");
-        let mut load = PartProcess::<FromLoad>::start("load", &logs)?;
-        load.speaker().say(&ToLoad::Connect(cluster.target().clone())).await?;
-        load.next().await?;
-        let http = reqwest::Client::builder().no_proxy().timeout(PROBE).build().context("no HTTP client")?;
+        let mut load = PartProcess::start("load", &logs)?;
+        connect(&mut load, cluster.target().clone()).await?;
+        let http = cluster.http(PROBE)?;
         let (args, clock) = (args.clone(), SystemClock::new());
         let mut stage = Stage { cluster, args, seed, progress, clock, http, load, executors: None };
         if executors {
@@ -98,6 +90,7 @@ impl Stage {
             count: wanted.executors,
             slots: wanted.slots,
             dir: self.cluster.scratch().to_path_buf(),
+            certificates: self.cluster.certificates().map(Path::to_path_buf),
             sleep_ms: 0,
             warm_first: WARM_FIRST,
             records: None,
@@ -141,19 +134,17 @@ impl Stage {
     /// A load of the run's own tasks, one in a request, as fast as the callers can.
     pub fn spec(&self, plan: Plan, way: Way) -> LoadSpec {
         let load = &self.args.load;
+        let fits = BATCH_BYTES.0 / (load.payload + BATCH_BYTES.1);
         let (clients, batch) = match way {
             Way::Single => (load.clients, 1),
-            Way::Batch => (load.batch_clients, load.batch),
+            Way::Batch => (load.batch_clients, load.batch.min(fits)),
         };
         LoadSpec {
-            plan,
-            pace: Pace::Closed { clients },
             batch,
-            limit_s: 3_600.0,
             key_prefix: load.idempotency_keys.then(|| self.key_prefix()),
-            outstanding: None,
-            unknown_handler: false,
             remember: true,
+            payload: load.payload,
+            ..LoadSpec::new(plan, Pace::Closed { clients })
         }
     }
 
@@ -211,26 +202,6 @@ impl Stage {
         }
     }
 
-    /// Tells the load how many tasks are done beyond the first `before`, for as long as the token lives.
-    pub fn relay_done(&self, before: u64) -> Option<tokio_util::task::AbortOnDropHandle<()>> {
-        let executors = self.executors.as_ref()?;
-        let (mut counts, speaker) = (executors.counts.clone(), self.load.speaker());
-        let relay = async move {
-            loop {
-                let done = counts.borrow_and_update().own.saturating_sub(before);
-                if speaker.say(&ToLoad::Done(done)).await.is_err() || counts.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        Some(tokio_util::task::AbortOnDropHandle::new(tokio::spawn(relay)))
-    }
-
-    /// Handlers of the run's own tasks that have returned.
-    pub fn done(&self) -> u64 {
-        self.executors.as_ref().map_or(0, |executors| executors.counts.borrow().own)
-    }
-
     /// Waits until so many of the run's own tasks are done; `false` when nothing has been done for a while.
     ///
     /// # Errors
@@ -278,27 +249,36 @@ impl Stage {
         }
     }
 
-    /// What the handlers saw, and for each kill the time to the first start after it, in µs.
+    /// Reads the list of all jobs.
     ///
     /// # Errors
-    /// The executors have gone.
-    pub async fn summary(&mut self, kills_us: Vec<i64>) -> anyhow::Result<(Summary, Vec<Option<i64>>)> {
-        let executors = self.executors.as_mut().context("there are no executors")?;
-        executors.speaker.say(&ToExecutors::Summary { kills_us }).await?;
-        executors.answers.recv().await.context("the executors of the bench have ended")
+    /// The API does not answer.
+    pub async fn list_jobs(&mut self) -> anyhow::Result<JobList> {
+        self.load.speaker().say(&ToLoad::ListJobs).await?;
+        match self.load.next().await? {
+            FromLoad::JobsListed(list) => Ok(list),
+            other => bail!("the load said {other:?} instead of the list of jobs"),
+        }
     }
 
-    /// Tasks done since `begin_ms`, by time.
-    pub fn samples(&self, begin_ms: i64) -> Vec<Sample> {
-        let Some(executors) = &self.executors else { return Vec::new() };
-        let samples = executors.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = samples.partition_point(|(at_ms, _)| *at_ms < begin_ms);
-        let before = first.checked_sub(1).map_or(0, |place| samples[place].1);
-        let since = |(at_ms, count): &(i64, u64)| Sample {
-            at_s: (at_ms - begin_ms) as f64 / 1e3,
-            count: count - before,
-        };
-        samples[first..].iter().map(since).collect()
+    /// From now on the load submits as these callers in turn.
+    ///
+    /// # Errors
+    /// A part has gone.
+    pub async fn submit_as(&mut self, keys: Vec<KeyPair>) -> anyhow::Result<()> {
+        let target = Target { keys, ..self.cluster.target().clone() };
+        connect(&mut self.load, target).await
+    }
+
+    /// Another load beside the first, which submits as one other caller.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub async fn another_load(&self, key: KeyPair) -> anyhow::Result<PartProcess<FromLoad>> {
+        let logs = self.cluster.scratch().join("logs");
+        let mut load = PartProcess::start_as("load", "load-2", &logs)?;
+        connect(&mut load, Target { keys: vec![key], ..self.cluster.target().clone() }).await?;
+        Ok(load)
     }
 
     /// CPU time of the executors and of the load since they started, in s.
@@ -338,6 +318,15 @@ impl Stage {
     }
 }
 
+/// Tells a load whom it loads.
+async fn connect(load: &mut PartProcess<FromLoad>, target: Target) -> anyhow::Result<()> {
+    load.speaker().say(&ToLoad::Connect(target)).await?;
+    match load.next().await? {
+        FromLoad::Connected => Ok(()),
+        other => bail!("the load said {other:?} before it was connected"),
+    }
+}
+
 /// What every run tells: losses, duplicates, latencies.
 pub fn add_outcome(run: &mut Run, sent: u64, checked: &CheckResult, summary: &Summary, shown: &[Shown]) {
     run.add("success", "%", checked.succeeded() / sent.max(1) as f64 * 100.0);
@@ -346,32 +335,4 @@ pub fn add_outcome(run: &mut Run, sent: u64, checked: &CheckResult, summary: &Su
     run.add("early", "", summary.early as f64);
     run.add_latency("lateness", summary.lateness.quantiles(), shown);
     run.add_latency("end to end", checked.end_to_end.quantiles(), &[Shown::P50, Shown::P99]);
-}
-
-/// Takes what the executors say, for as long as they run.
-fn listen(mut process: PartProcess<FromExecutors>, clock: SystemClock) -> Executors {
-    let (pid, speaker) = (process.pid(), process.speaker());
-    let (count, counts) = watch::channel(Counts::default());
-    let samples: Arc<Mutex<Vec<(i64, u64)>>> = Arc::default();
-    let (answer, answers) = mpsc::unbounded_channel();
-    let (stop, mut stopped) = tokio::sync::oneshot::channel();
-    let kept = Arc::clone(&samples);
-    let ended = tokio::spawn(async move {
-        loop {
-            let said = tokio::select! {
-                said = process.next() => said?,
-                _ = &mut stopped => return process.stop().await,
-            };
-            match said {
-                FromExecutors::Done(now) => {
-                    kept.lock().unwrap_or_else(PoisonError::into_inner).push((clock.wall_ms(), now.own));
-                    count.send_replace(now);
-                }
-                // Nobody waits any more when the receiver has gone.
-                FromExecutors::Summary { summary, gaps_us } => drop(answer.send((summary, gaps_us))),
-                FromExecutors::Ready => {}
-            }
-        }
-    });
-    Executors { pid, speaker, counts, samples, answers, stop, ended }
 }

@@ -5,10 +5,13 @@ use orloj_bench::figures::Run;
 use super::args::{BenchArgs, Way, Workload};
 use super::stage::Stage;
 
+mod callers;
 mod failover;
+mod jobs;
 mod life;
 mod max;
 mod pending;
+mod rest;
 mod steady;
 
 /// One workload in one variant, as it is named in the results.
@@ -29,7 +32,8 @@ impl Play {
             (Workload::Life | Workload::Burst | Workload::Max, Some(Way::Batch)) => &both[1..],
             (Workload::Life, None) => &both,
             (Workload::Burst | Workload::Pending, _) => &both[1..],
-            (Workload::Steady | Workload::Failover | Workload::Max, _) => &both[..1],
+            (Workload::Steady | Workload::Failover | Workload::Max, _)
+            | (Workload::Jobs | Workload::Callers, _) => &both[..1],
         };
         ways.iter().map(|way| Play { workload, way: *way }).collect()
     }
@@ -43,6 +47,8 @@ impl Play {
             Workload::Steady => "steady".to_owned(),
             Workload::Pending => "pending".to_owned(),
             Workload::Failover => "failover".to_owned(),
+            Workload::Jobs => "jobs".to_owned(),
+            Workload::Callers => "callers".to_owned(),
         }
     }
 
@@ -51,9 +57,9 @@ impl Play {
         self.workload != Workload::Pending
     }
 
-    /// Whether it kills, restarts or fills the cluster, which is nothing for one that others use.
+    /// Whether it kills, restarts or fills the cluster or makes callers, which is nothing for one that others use.
     pub fn wants_own_cluster(self) -> bool {
-        matches!(self.workload, Workload::Pending | Workload::Failover)
+        matches!(self.workload, Workload::Pending | Workload::Failover | Workload::Jobs | Workload::Callers)
     }
 
     /// Plays it.
@@ -68,6 +74,8 @@ impl Play {
             Workload::Max => max::run(stage, self.way).await,
             Workload::Pending => pending::run(stage).await,
             Workload::Failover => failover::run(stage).await,
+            Workload::Jobs => jobs::run(stage).await,
+            Workload::Callers => callers::run(stage).await,
         }
     }
 }
@@ -89,14 +97,24 @@ mod tests {
 
     #[test]
     fn each_workload_is_submitted_as_it_makes_sense_or_as_was_wished() {
-        let all = "orloj bench life burst steady max pending failover";
+        let all = "orloj bench life burst steady max pending failover jobs callers";
         assert_eq!(
             plays(all),
-            ["life, single", "life, batch", "burst, batch", "steady", "max, single", "pending", "failover"]
+            [
+                "life, single",
+                "life, batch",
+                "burst, batch",
+                "steady",
+                "max, single",
+                "pending",
+                "failover",
+                "jobs",
+                "callers"
+            ]
         );
         assert_eq!(
             plays(&format!("{all} --submit batch")),
-            ["life, batch", "burst, batch", "steady", "max, batch", "pending", "failover"]
+            ["life, batch", "burst, batch", "steady", "max, batch", "pending", "failover", "jobs", "callers"]
         );
         assert_eq!(plays("orloj bench burst --submit single"), ["burst, single"]);
     }
@@ -113,6 +131,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_within_the_bounds_of_the_api() {
+        assert!(Cli::try_parse_from(["orloj", "bench", "--payload", "130001"]).is_err());
         assert!(Cli::try_parse_from(["orloj", "bench", "--batch", "1001"]).is_err());
         assert!(Cli::try_parse_from(["orloj", "bench", "--batch", "1"]).is_err());
     }

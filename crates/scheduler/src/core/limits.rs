@@ -14,7 +14,8 @@ use orloj_model::task::TaskSpec;
 use super::{Core, Tracked};
 use crate::waiting::{Turn, Waiting};
 
-/// Jobs without a limit, of which that is known although none of their tasks runs; more are forgotten.
+/// Jobs without a limit, of which that is known although none of their tasks runs; more are forgotten. Where more jobs
+/// have a limit, as many as those are kept beside them.
 const KEPT_JOBS: usize = 16_384;
 
 /// Whose limit it is.
@@ -59,6 +60,8 @@ pub(super) struct Limits {
     parked: HashMap<ShardKey, (Owner, Turn)>,
     /// Gates that may let somebody through.
     open: BTreeSet<Owner>,
+    /// How many gates the last sweep said there may be before the next one; [`KEPT_JOBS`] at least.
+    sweep_above: usize,
 }
 
 impl Limits {
@@ -160,12 +163,15 @@ impl Limits {
     }
 
     fn set_job(&mut self, job: &JobKey, most: Option<u32>) {
-        if self.gates.len() > KEPT_JOBS {
+        if self.gates.len() > self.sweep_above.max(KEPT_JOBS) {
             let in_use = |owner: &Owner, gate: &mut Gate| {
                 // One with a limit may have tasks in the room.
                 matches!(owner, Owner::Caller(_)) || gate.running > 0 || gate.most.is_some()
             };
             self.gates.retain(in_use);
+            // A sweep looks at every gate. Were there one for each new job once many have limits, a hundred thousand
+            // jobs would cost the square of that.
+            self.sweep_above = 2 * self.gates.len();
         }
         let owner = owner_of(job);
         let gate = self.gates.entry(owner.clone()).or_default();

@@ -289,3 +289,22 @@ fn a_retry_goes_to_another_executor_while_one_has_room() {
 fn granted_elsewhere(core: &mut Core, last: &str) -> bool {
     granted(core).iter().all(|(_, executor)| executor != last)
 }
+
+/// A look at every gate for each new job would cost the square of their number.
+#[test]
+fn many_jobs_with_a_limit_do_not_make_those_without_one_be_forgotten_at_once() {
+    let mut limits = Limits::default();
+    let limited = KEPT_JOBS + 1_000;
+    for number in 0..limited {
+        limits.set_job(&job(&format!("limited-{number}")), Some(1));
+    }
+    let known = |limits: &Limits, name: &str| limits.gates.contains_key(&owner_of(&job(name)));
+    limits.set_job(&job("free"), None);
+    limits.set_job(&job("another"), None);
+    assert!(known(&limits, "free"));
+    for number in 0..3 * KEPT_JOBS {
+        limits.set_job(&job(&format!("free-{number}")), None);
+        assert!(limits.gates.len() <= 2 * limited + 1, "{} gates", limits.gates.len());
+    }
+    assert!(known(&limits, "limited-0") && !known(&limits, "free"));
+}
