@@ -7,7 +7,7 @@ mod job;
 
 pub use access::{Access, access, access_meta, audit, keys_of};
 pub use callback::{callback, callbacks_due, callbacks_of_host, next_callback_host};
-pub use graph::{first_waiter, graph, graph_work, job_flow, run, shard_plan, stopped_steps};
+pub use graph::{first_waiter, graph, graph_work, job_flow, replaced_from, run, shard_plan, stopped_steps};
 pub use job::{
     JobView, backfill, backfills, calendar, calendars_of, due_jobs, due_jobs_from, history, job, jobs,
     jobs_of, open_tasks_of, spreading, users_of, wanted_jobs,

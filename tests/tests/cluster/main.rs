@@ -18,6 +18,7 @@ mod executor_killed;
 mod first_steps;
 mod graph;
 mod job_commands;
+mod job_cases;
 mod jobs;
 mod leader_killed;
 mod leader_stopped;

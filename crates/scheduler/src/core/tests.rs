@@ -297,6 +297,22 @@ fn what_is_beyond_the_window_costs_no_timer() {
 }
 
 #[test]
+fn what_found_no_room_is_proposed_again_entry_by_entry_in_its_order() {
+    let mut core = leader(&[("a", 1)]);
+    let expire = |number: u16| Command::Expire { task: TaskId([number.to_be_bytes(); 8].concat().try_into().expect("16 bytes")) };
+    let commands: Vec<Command> = (0..1_300).map(expire).collect();
+    core.not_proposed(commands.clone(), at(0));
+    let mut again = Vec::new();
+    for right in [512, 512, 276, 0] {
+        core.retry();
+        let proposed = proposals(&mut core);
+        assert_eq!(proposed.len(), right);
+        again.extend(proposed);
+    }
+    assert_eq!(again, commands);
+}
+
+#[test]
 fn a_refused_grant_goes_back_to_where_it_belongs() {
     let grant = |core: &mut Core| {
         due(core, 1, at(0));
