@@ -18,7 +18,9 @@ use crate::trigger::SkipReason;
 pub use access::AccessCommand;
 pub use callback::CallbackCommand;
 pub use graph::{GraphCommand, MadeStep, PutFlow, Sibling, SubmitGraph};
-pub use job::{BackfillBy, BackfillFire, Computed, EditJob, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill};
+pub use job::{
+    BackfillBy, BackfillFire, Computed, EditJob, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill,
+};
 
 /// What one log entry carries: many changes, stamped once by the leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

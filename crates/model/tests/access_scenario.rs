@@ -13,6 +13,7 @@ use orloj_model::access::{
 };
 use orloj_model::command::{AccessCommand, Claim, Command, JobCommand};
 use orloj_model::graph::JobFlow;
+use orloj_model::job::Definition;
 use orloj_model::task::Status;
 use orloj_model::trigger::SkipReason;
 use orloj_model::trigger::overlap::OverlapPolicy::Allow;
@@ -118,6 +119,23 @@ fn the_jobs_of_a_disabled_caller_make_no_tasks_until_it_is_enabled() {
     assert_eq!(world.next_at("j"), Some(FIRST + 2 * MINUTE), "and so does the job");
     run(&mut world, put_with(|_| {}));
     assert!(matches!(world.fires("j", task_id(3)), Reply::Fired { .. }));
+}
+
+#[test]
+fn a_fixed_delay_goes_on_when_its_caller_is_enabled_again() {
+    let delayed = Definition { triggers: vec![trigger(after_each(MINUTE as u64))], ..definition(Allow) };
+    let mut world = World::with_job("j", delayed);
+    run(&mut world, put_with(|settings| settings.enabled = false));
+    for _ in 0..3 {
+        let before = world.next_at("j").expect("it has a next fire");
+        let skipped = Reply::FireSkipped { reason: SkipReason::CallerDisabled };
+        assert_eq!(world.fires("j", task_id(1)), skipped);
+        let answer = world.answer("j").expect("the job is there");
+        world.run(answer);
+        assert_eq!(world.next_at("j"), Some(before + MINUTE));
+    }
+    run(&mut world, put_with(|_| {}));
+    assert!(matches!(world.fires("j", task_id(1)), Reply::Fired { .. }));
 }
 
 #[test]

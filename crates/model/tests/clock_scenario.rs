@@ -99,7 +99,8 @@ fn a_child_is_let_go_by_the_clock_that_its_time_was_named_by() {
     let mut world = carried_away();
     world.run(submit(task_id(1), spec(), DueTime::After(0)));
     let at = world.wall() + 10 * MINUTE;
-    for (task, due) in [(2, DueTime::At(at)), (3, DueTime::After(MINUTE as u64)), (4, DueTime::At(at - HOUR))] {
+    for (task, due) in [(2, DueTime::At(at)), (3, DueTime::After(MINUTE as u64)), (4, DueTime::At(at - HOUR))]
+    {
         let spec = TaskSpec { depends_on: needs(&[(task_id(1), DependsOn::Success)]), ..spec() };
         let submit = Submit { task: task_id(task), spec, due, claim: None, idempotency: None };
         let on_shard_failure = OnShardFailure::Wait;
@@ -167,9 +168,8 @@ fn only_what_the_wall_clock_has_shown_fires_is_skipped_or_made_up_for() {
     let skip = world.skip("j", orloj_model::trigger::SkipReason::Misfire, 1).expect("it has a next fire");
     assert_eq!(world.run(command(JobCommand::Skip(skip))), refused(Refusal::NotDue { due_at: FIRST }));
     let to = world.wall();
-    let backfill = |to| {
-        command(JobCommand::StartBackfill { job: key("j"), from: 0, to, overlap: Allow, claim: None })
-    };
+    let backfill =
+        |to| command(JobCommand::StartBackfill { job: key("j"), from: 0, to, overlap: Allow, claim: None });
     assert_eq!(world.run(backfill(to + 1)), refused(Refusal::Invalid));
     assert!(matches!(world.run(backfill(to)), Reply::Backfill { .. }));
     world.now = FIRST + HOUR;

@@ -360,7 +360,8 @@ fn b107_a_child_of_a_task_of_many_shards_starts_once_and_after_the_last_one() {
     world.run(child(task_id(2), &[(task_id(1), Success)]));
     let mut released = 0;
     let mut note = |world: &World| {
-        let waits = |event: &&Event| matches!(event, Event::Waiting { shard, .. } if shard.task == task_id(2));
+        let waits =
+            |event: &&Event| matches!(event, Event::Waiting { shard, .. } if shard.task == task_id(2));
         released += world.events.iter().filter(waits).count();
     };
     for shard in (0..10).filter(|shard| *shard != 7) {

@@ -330,7 +330,9 @@ fn a_backfill_says_by_which_trigger_each_instant_is() {
     assert_eq!((instants, &by.triggers), (vec![0, 13 * 3_600_000], &vec![1, 0]));
     let runs: Vec<TaskId> = by.step.fires.iter().map(|fire| fire.task).collect();
     leader.world.run(command(JobCommand::BackfillBy(by)));
-    let zone = |run| query::run(&leader.world.tables, run).expect("maps do not fail").expect("it is there").flow.time_zone;
+    let zone = |run| {
+        query::run(&leader.world.tables, run).expect("maps do not fail").expect("it is there").flow.time_zone
+    };
     assert_eq!((zone(runs[0]), zone(runs[1])), ("Asia/Tokyo".into(), "America/New_York".into()));
 }
 

@@ -5,9 +5,7 @@ mod common;
 use common::graphs::graph;
 use common::jobs::*;
 use common::*;
-use orloj_model::command::{
-    Claim, Command, DueTime, EditJob, GraphCommand, Idempotency, JobCommand, PutJob,
-};
+use orloj_model::command::{Claim, Command, DueTime, EditJob, GraphCommand, Idempotency, JobCommand, PutJob};
 use orloj_model::graph::{JobFlow, WorkKind};
 use orloj_model::id::{CallerId, TaskId};
 use orloj_model::job::{
@@ -525,18 +523,23 @@ fn b65_what_an_edit_keeps_from_firing_is_recorded() {
     // Several instants wait for the end of their jitter, and the edit is for another time of day.
     world.now = FIRST + 2 * MINUTE + 1;
     let missed = dropped(&world, world.now).expect("they wait");
-    let first = Missed { reason: SkipReason::Edited, count: 3, exact: true, first: FIRST, last: FIRST + 2 * MINUTE };
+    let first =
+        Missed { reason: SkipReason::Edited, count: 3, exact: true, first: FIRST, last: FIRST + 2 * MINUTE };
     assert_eq!(missed, first);
     let put = |world: &World, definition| {
         let computed = world.computed("j", &definition);
         PutJob { job: key("j"), expected: None, definition, computed, claim: None }
     };
-    let daily = Definition { triggers: vec![trigger(Kind::Once { at: FIRST + 60 * MINUTE })], ..with_jitter(0) };
+    let daily =
+        Definition { triggers: vec![trigger(Kind::Once { at: FIRST + 60 * MINUTE })], ..with_jitter(0) };
     let edit = EditJob { put: put(&world, daily), flow: JobFlow::default(), missed };
     let mut stale = edit.clone();
     stale.put.computed.revision += 1;
     let revision = world.job("j").state.revision;
-    assert_eq!(world.run(command(JobCommand::Edit(Box::new(stale)))), refused(Refusal::StaleJob { revision }));
+    assert_eq!(
+        world.run(command(JobCommand::Edit(Box::new(stale)))),
+        refused(Refusal::StaleJob { revision })
+    );
     assert!(matches!(world.run(command(JobCommand::Edit(Box::new(edit)))), Reply::Job { version: 2, .. }));
     assert_eq!(world.skips("j"), [(SkipReason::Edited, 3, FIRST, FIRST + 2 * MINUTE)]);
     assert_eq!(world.next_at("j"), Some(FIRST + 60 * MINUTE), "and nothing fires before its time");

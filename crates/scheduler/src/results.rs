@@ -151,7 +151,8 @@ impl<R: Read> Parents<'_, R> {
             Which::Place(place) => return Ok(parents.nth(*place)),
             Which::Name(name) => name,
         };
-        if let Some(task) = name.parse().ok().and_then(|task: TaskId| parents.find(|parent| *parent == task)) {
+        if let Some(task) = name.parse().ok().and_then(|task: TaskId| parents.find(|parent| *parent == task))
+        {
             return Ok(Some(task));
         }
         let names = match &mut self.names {

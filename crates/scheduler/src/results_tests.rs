@@ -190,7 +190,8 @@ fn each_parent_is_read_once_however_often_it_is_referred_to() {
     let one = world.ended(1, &[Some(b"{\"a\":1}")]);
     let many = world.ended(2, &(0..40).map(|_| Some(b"1".as_slice())).collect::<Vec<_>>());
     let depends_on = [one, many].map(|task| Dependency { task, on: DependsOn::Completed }).to_vec();
-    let refers = |which: usize| json!([{"$result": which, "pointer": "/a"}, {"$status": which}, {"$result": which}]);
+    let refers =
+        |which: usize| json!([{"$result": which, "pointer": "/a"}, {"$status": which}, {"$result": which}]);
     let params: Value = (0..1_000).map(|number| refers(number % 2)).collect();
     let view = Counting { tables: &world.tables, reads: Default::default() };
     let filled = fill(&view, &TaskSpec { depends_on, ..spec() }, params).unwrap();

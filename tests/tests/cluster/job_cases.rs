@@ -83,7 +83,8 @@ async fn b02_an_overlap_ban_is_not_forgotten_when_leader_and_executor_die_togeth
     let client = cluster.client();
     client.create_job(&held("held", 6_000)).await.expect("the job is created");
     let (task, holder) = running(&client, "held").await;
-    let idle = (0..2).map(|place| cluster.executor(place)).find(|name| *name != holder).expect("there are two");
+    let idle =
+        (0..2).map(|place| cluster.executor(place)).find(|name| *name != holder).expect("there are two");
     let leader = cluster.replica(cluster.leader().await);
     for name in [&leader, &idle] {
         send(cluster.pid(name), Signal::KILL);

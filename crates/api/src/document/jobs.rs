@@ -120,12 +120,7 @@ fn run() -> Call {
     Call::new(TAG, "POST", "/openapi/v1/jobs/{jobId}/run", "Run a job now")
         .may_take::<RunJob>(json!({ "params": { "command": "report --again" }, "overlap": "queue" }))
         .answers::<JobRun>(202, "The task that it made.", ran)
-        .refuses(&[
-            Code::JobNotFound,
-            Code::OverlapSkipped,
-            Code::ExecutorDenied,
-            Code::IdempotencyKeyReused,
-        ])
+        .refuses(&[Code::JobNotFound, Code::OverlapSkipped, Code::ExecutorDenied, Code::IdempotencyKeyReused])
 }
 
 fn preview() -> Call {

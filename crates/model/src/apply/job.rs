@@ -222,9 +222,7 @@ fn record_dropped<T: Write>(
     let alone =
         next.map(|at| Missed { reason: SkipReason::Edited, count: 1, exact: false, first: at, last: at });
     match missed.cloned().or(alone) {
-        Some(missed) => {
-            cx.record(key, state, JobOutcome::Skipped { missed, cause: Cause::Trigger })
-        }
+        Some(missed) => cx.record(key, state, JobOutcome::Skipped { missed, cause: Cause::Trigger }),
         None => Ok(()),
     }
 }

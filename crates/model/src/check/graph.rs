@@ -7,8 +7,8 @@ use crate::graph::{Role, RunRow, WorkKind, is_met};
 use crate::id::TaskId;
 use crate::key::{DepKey, ShardKey, TableKey as _, WorkKey};
 use crate::schema::{
-    DepsTable, GraphWorkTable, JobStateTable, NodeTable, RunFlowTable, RunStepTable, RunTable, ShardPlanTable, ShardTable,
-    SpecTable, TaskTable, WaitsTable,
+    DepsTable, GraphWorkTable, JobStateTable, NodeTable, RunFlowTable, RunStepTable, RunTable,
+    ShardPlanTable, ShardTable, SpecTable, TaskTable, WaitsTable,
 };
 use crate::tables::{Read, ReadExt as _};
 use crate::task::{Phase, Reason, Status, TaskState};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use orloj_model::command::{
-    BackfillBy, BackfillFire, Claim, Command, Computed, EditJob, Fire, Idempotency, JobCommand, PutJob, RunNow,
-    SkipFire, StepBackfill,
+    BackfillBy, BackfillFire, Claim, Command, Computed, EditJob, Fire, Idempotency, JobCommand, PutJob,
+    RunNow, SkipFire, StepBackfill,
 };
 use orloj_model::graph::{JobFlow, OnShardFailure};
 use orloj_model::id::{CalendarName, JobId};

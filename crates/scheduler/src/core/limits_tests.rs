@@ -296,7 +296,13 @@ fn what_leaves_the_room_takes_no_place_in_a_pass() {
     for number in 0..700_u32 {
         let mut id = [1; 16];
         id[..4].copy_from_slice(&number.to_be_bytes());
-        ready_as(&mut core, ShardKey { task: TaskId(id), shard: 0 }, i64::from(number), spec(Some("j")), None);
+        ready_as(
+            &mut core,
+            ShardKey { task: TaskId(id), shard: 0 },
+            i64::from(number),
+            spec(Some("j")),
+            None,
+        );
     }
     ready(&mut core, 9, spec(None));
     let granted = granted(&mut core);

@@ -52,14 +52,6 @@ struct Batch {
     weight: Weight,
 }
 
-impl Batch {
-    fn is_full(&self) -> bool {
-        self.commands.len() >= COMMANDS_PER_BATCH
-            || self.weight.shards >= SHARDS_PER_BATCH
-            || self.weight.bytes >= BYTES_PER_BATCH
-    }
-}
-
 impl Leader<'_> {
     /// Takes in the jobs of a window.
     pub(super) fn load_jobs(&mut self, (from, until): (Millis, Millis), now: Now) -> Result<(), Ended> {
@@ -164,6 +156,12 @@ impl Leader<'_> {
 }
 
 impl Batch {
+    fn is_full(&self) -> bool {
+        self.commands.len() >= COMMANDS_PER_BATCH
+            || self.weight.shards >= SHARDS_PER_BATCH
+            || self.weight.bytes >= BYTES_PER_BATCH
+    }
+
     async fn perform(mut self, duties: Vec<Duty>) -> Result<Vec<(Duty, After, Vec<Reply>)>, Undone> {
         let mut done = Vec::with_capacity(duties.len());
         let mut duties = duties.into_iter().peekable();

@@ -66,11 +66,9 @@ struct Import {
 impl Import {
     /// Takes a job, or leaves it out where the mapping says so or what came of it is not acceptable.
     fn add(&mut self, name: String, mapped: Result<Imported, String>, now: i64) {
-        let checked = mapped.and_then(|imported| {
-            match faults_of(&imported.job_id, &imported.job, now) {
-                None => Ok(imported),
-                Some(faults) => Err(faults),
-            }
+        let checked = mapped.and_then(|imported| match faults_of(&imported.job_id, &imported.job, now) {
+            None => Ok(imported),
+            Some(faults) => Err(faults),
         });
         match checked {
             Ok(imported) => self.jobs.push(imported),
@@ -85,10 +83,12 @@ fn faults_of(id: &str, job: &JobSpec, now: i64) -> Option<String> {
     faults.extend(job.check_triggers(now).err().into_iter().flatten());
     faults.extend(job.submission().faults());
     for (place, step) in job.steps.iter().enumerate() {
-        faults.extend(step.submission().faults().into_iter().map(|fault| FieldError {
-            pointer: format!("/steps/{place}{}", fault.pointer),
-            ..fault
-        }));
+        faults.extend(
+            step.submission()
+                .faults()
+                .into_iter()
+                .map(|fault| FieldError { pointer: format!("/steps/{place}{}", fault.pointer), ..fault }),
+        );
     }
     if faults.is_empty() {
         return None;

@@ -277,22 +277,14 @@ fn xxls_children_become_steps_of_a_workflow() {
     let ids: Vec<_> = import.jobs.iter().map(|job| job.job_id.as_str()).collect();
     assert_eq!(ids, ["xxl-1", "xxl-3", "xxl-5"], "those without a schedule of their own are steps alone");
     let first = &import.jobs[0];
-    let right: Vec<(&str, Vec<&str>)> = vec![
-        ("xxl-1", vec![]),
-        ("xxl-2", vec!["xxl-1"]),
-        ("xxl-4", vec!["xxl-2"]),
-        ("xxl-3", vec!["xxl-1"]),
-    ];
+    let right: Vec<(&str, Vec<&str>)> =
+        vec![("xxl-1", vec![]), ("xxl-2", vec!["xxl-1"]), ("xxl-4", vec!["xxl-2"]), ("xxl-3", vec!["xxl-1"])];
     assert_eq!(needs(&first.job), right);
     assert_eq!((first.job.triggers.len(), first.job.overlap), (1, Some(OverlapPolicy::Skip)));
     assert_eq!((first.job.steps[0].handler.as_str(), first.job.steps[0].timeout_ms), ("load", Some(5_000)));
     assert_eq!(
         first.joined,
-        [
-            "xxl-2, no job of its own",
-            "xxl-4, no job of its own",
-            "xxl-3, and a job of its own beside that"
-        ]
+        ["xxl-2, no job of its own", "xxl-4, no job of its own", "xxl-3, and a job of its own beside that"]
     );
     assert!(import.jobs[1].paused && import.jobs[1].job.steps.is_empty());
 }
@@ -330,7 +322,11 @@ fn what_cannot_be_a_workflow_names_each_job_that_would_have_followed() {
         (json!([row(1, "2,9"), row(2, "")]), vec!["xxl-2", "xxl-9"], "xxl-9 is not in the file"),
         (json!([row(1, "2"), row(2, "1")]), vec!["xxl-2"], "a cycle: xxl-1 before xxl-2 before xxl-1"),
         (json!([row(1, "1")]), vec!["xxl-1"], "a cycle"),
-        (json!([row(1, "2,3"), row(2, "4"), row(3, "4"), row(4, "")]), vec!["xxl-2", "xxl-3"], "xxl-4 follows several"),
+        (
+            json!([row(1, "2,3"), row(2, "4"), row(3, "4"), row(4, "")]),
+            vec!["xxl-2", "xxl-3"],
+            "xxl-4 follows several",
+        ),
         (json!([row(1, "x, 7"), row(7, "")]), vec![], "child_jobid \"x\" is no number of a job"),
     ] {
         let import = joined(xxl::map, rows.clone());

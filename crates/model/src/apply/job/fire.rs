@@ -84,8 +84,8 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
     let limited = job.definition.triggers.iter().any(|trigger| trigger.limits().max_fires.is_some());
     match made {
         Made::Task { .. } => state.progress.fire(&next),
-        // The leader took the fire for one that counts.
-        Made::Skipped(_) if limited => {
+        // The leader took the fire for one that counts, and that a fixed delay waits for the end of.
+        Made::Skipped(_) if limited || state.has_delays => {
             cx.want_next(key, &mut state)?;
             cx.tables.put::<JobStateTable>(key, &state)?;
             return Ok(made.reply(fire.task));

@@ -18,15 +18,19 @@ impl Import {
         let family = Family::of(&self.jobs);
         let mut steps_alone = BTreeSet::new();
         for first in &mut self.jobs {
-            if let Some(parent) = first.runs_after.as_ref().filter(|parent| !family.jobs.contains_key(*parent)) {
+            if let Some(parent) =
+                first.runs_after.as_ref().filter(|parent| !family.jobs.contains_key(*parent))
+            {
                 first.notes.push(format!("it ran after {parent}, which is not in the file, or is left out"));
             }
             let Some(children) = family.children.get(&first.job_id) else { continue };
             match family.workflow(first, now) {
                 Ok(job) => {
                     for step in &job.steps[1..] {
-                        let alone = family.jobs.get(&step.name).is_some_and(|job| job.job.triggers.is_empty());
-                        let beside = if alone { "no job of its own" } else { "and a job of its own beside that" };
+                        let alone =
+                            family.jobs.get(&step.name).is_some_and(|job| job.job.triggers.is_empty());
+                        let beside =
+                            if alone { "no job of its own" } else { "and a job of its own beside that" };
                         first.joined.push(format!("{}, {beside}", step.name));
                         steps_alone.extend(alone.then(|| step.name.clone()));
                     }
