@@ -82,10 +82,7 @@ impl Rights {
 
     /// Whether a handler may be used.
     pub fn handler(&self, handler: &str) -> bool {
-        self.handlers.iter().any(|one| match one.strip_suffix('*') {
-            Some(start) => handler.starts_with(start),
-            None => one == handler,
-        })
+        orloj_model::access::may_use(&self.handlers, handler)
     }
 }
 

@@ -288,6 +288,10 @@ impl From<Refusal> for Failure {
             Refusal::TooManyCallers => {
                 Failure::new(Code::Conflict, "there are as many callers as there may be")
             }
+            Refusal::CallerHasJobs => Failure::new(
+                Code::Conflict,
+                "the caller has jobs: delete them with one of its keys first, or disable it, and they make no tasks",
+            ),
             // The checks before the proposal rule the others out.
             other => Failure::internal("a command was refused", &format_args!("{other:?}")),
         }

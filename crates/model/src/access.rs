@@ -133,6 +133,14 @@ pub struct CallerSettings {
     pub limits: KeyLimits,
 }
 
+/// Whether a list of handlers (names, or beginnings that end with `*`) holds this one. An empty list holds none.
+pub fn may_use(handlers: &[String], handler: &str) -> bool {
+    handlers.iter().any(|one| match one.strip_suffix('*') {
+        Some(start) => handler.starts_with(start),
+        None => one == handler,
+    })
+}
+
 /// A secret that only replicas can open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedSecret {

@@ -34,8 +34,12 @@ pub use submit::{IDEMPOTENCY_TTL_MS, SWEEP_PER_COMMAND};
 pub struct Stamp {
     /// The index of the entry in the log.
     pub index: u64,
-    /// The cluster's time: the greatest leader clock of any entry so far. Never goes back.
+    /// The cluster's time: the greatest leader clock of any entry so far. Never goes back. Whatever lasts so long
+    /// (a delay, a backoff, the life of a nonce) is counted by it.
     pub now_ms: Millis,
+    /// The leader's wall clock, which people can set back. Whatever a person named an instant for (`runAt`,
+    /// `expireAt`, a trigger) is held against it.
+    pub wall_ms: Millis,
     /// The round in which the leader proposed the entry; 0 when it named none.
     pub round: Round,
 }
@@ -51,7 +55,7 @@ pub struct Meta {
     pub leader: NodeId,
 }
 
-/// Applies one entry: every change in order, one reply each. An error is a storage fault and stops the
+/// Applies one entry: every change in order, one reply each, and none for [`Command::WallClock`]. An error is a storage fault and stops the
 /// node; a change that cannot take effect is a [`Reply::Refused`].
 pub fn apply<T: Write>(
     tables: &mut T,
@@ -62,10 +66,11 @@ pub fn apply<T: Write>(
     let before = tables.get::<MetaTable>(&Single)?.unwrap_or_default();
     let now_ms = before.now_ms.max(batch.now_ms);
     let meta = Meta { now_ms, ..before.clone() };
-    let stamp = Stamp { index, now_ms, round: batch.round };
+    let wall_ms = batch.wall_ms();
+    let stamp = Stamp { index, now_ms, wall_ms, round: batch.round };
     let mut cx = Context { tables, stamp, meta, events, ended: Vec::new() };
     let mut replies = Vec::with_capacity(batch.changes.len());
-    for change in &batch.changes {
+    for change in batch.changes.iter().filter(|change| !matches!(change, Command::WallClock { .. })) {
         replies.push(route(&mut cx, change)?);
         job::hear_of_ended(&mut cx)?;
     }
@@ -105,6 +110,8 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::Graph(command) => graph::route(cx, command),
         Command::Callback(command) => callback::route(cx, command),
         Command::Access(command) => access::route(cx, command),
+        // Part of the stamp: it does not get here.
+        Command::WallClock { .. } => Ok(Reply::Done),
     }
 }
 
@@ -130,7 +137,7 @@ fn of_the_round(command: &Command) -> bool {
         Command::Job(command) => command.is_of_the_round(),
         Command::Graph(command) => command.is_of_the_round(),
         Command::Callback(command) => command.is_of_the_round(),
-        Command::Access(_) => false,
+        Command::Access(_) | Command::WallClock { .. } => false,
     }
 }
 

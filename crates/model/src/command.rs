@@ -18,17 +18,30 @@ use crate::trigger::SkipReason;
 pub use access::AccessCommand;
 pub use callback::CallbackCommand;
 pub use graph::{GraphCommand, MadeStep, PutFlow, Sibling, SubmitGraph};
-pub use job::{BackfillFire, Computed, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill};
+pub use job::{
+    BackfillBy, BackfillFire, Computed, EditJob, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill,
+};
 
 /// What one log entry carries: many changes, stamped once by the leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
-    /// The leader's wall clock when it proposed.
+    /// The cluster's time as the leader knew it when it proposed: its wall clock, or what has passed since a clock
+    /// that was further ahead was committed.
     pub now_ms: Millis,
     /// The round in which the leader proposed; 0 before its first.
     pub round: Round,
     /// The changes, in order.
     pub changes: Vec<Command>,
+}
+
+impl Batch {
+    /// The leader's wall clock when it proposed.
+    pub fn wall_ms(&self) -> Millis {
+        match self.changes.first() {
+            Some(Command::WallClock { wall_ms }) => *wall_ms,
+            _ => self.now_ms,
+        }
+    }
 }
 
 /// A signed request's nonce, spent by the command that the request asks for (one entry, one effect).
@@ -247,6 +260,12 @@ pub enum Command {
     Callback(Box<CallbackCommand>),
     /// A change of callers, keys or the audit.
     Access(Box<AccessCommand>),
+    /// What the leader's wall clock showed for the changes behind it, where the cluster's time is ahead of that. The
+    /// first of its batch, or nothing; no reply stands for it.
+    WallClock {
+        /// The leader's wall clock.
+        wall_ms: Millis,
+    },
 }
 
 /// What a command answers to its proposer.
@@ -440,4 +459,6 @@ pub enum Refusal {
     TooManyKeys,
     /// There are as many callers as there may be.
     TooManyCallers,
+    /// The caller has jobs.
+    CallerHasJobs,
 }

@@ -95,12 +95,17 @@ pub enum WorkKind {
     Make = 2,
     /// The steps of a cancelled run are cancelled.
     Stop = 3,
+    /// Under `cancelOther` more open tasks of a job are cancelled for the sake of this one, which is queued.
+    Replace = 4,
 }
 
 impl WorkKind {
+    /// Every kind.
+    pub const ALL: [WorkKind; 4] = [WorkKind::Resolve, WorkKind::Make, WorkKind::Stop, WorkKind::Replace];
+
     /// The kind with this number on disk.
     pub fn from_number(number: u8) -> Option<WorkKind> {
-        [WorkKind::Resolve, WorkKind::Make, WorkKind::Stop].into_iter().find(|kind| *kind as u8 == number)
+        WorkKind::ALL.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
@@ -139,11 +144,15 @@ impl JobFlow {
     /// Whether every value is within its bounds. The edge says so in better words; this keeps rows small.
     pub fn is_within_bounds(&self) -> bool {
         let names: BTreeSet<&str> = self.steps.iter().map(|step| step.name.as_str()).collect();
-        let bytes: usize = self.steps.iter().map(Step::bytes).sum();
         self.steps.len() <= MAX_STEPS
             && names.len() == self.steps.len()
-            && bytes <= FLOW_BYTES_LIMIT
+            && self.bytes() <= FLOW_BYTES_LIMIT
             && self.steps.iter().enumerate().all(|(place, step)| step.is_within_bounds(place))
+    }
+
+    /// How long its texts are together, in bytes: what a run copies of it.
+    pub fn bytes(&self) -> usize {
+        self.steps.iter().map(Step::bytes).sum()
     }
 }
 

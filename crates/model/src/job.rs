@@ -22,8 +22,8 @@ use crate::trigger::{
     Calendar, CatchUp, Kind, MAX_JITTER_MS, Missed, Next, Progress, SkipReason, TRIGGER_LIMIT, Trigger,
 };
 
-pub use compute::{Heeded, computed_for_put, computed_for_resume};
-pub use plan::{Plan, plan, plan_backfill};
+pub use compute::{Heeded, computed_for_put, computed_for_resume, dropped_by_edit};
+pub use plan::{Plan, Weight, plan, plan_backfill};
 
 /// The longest title of a job, in bytes.
 pub const TITLE_LIMIT: usize = 512;
@@ -46,8 +46,7 @@ pub const HISTORY_LIMIT: u64 = 1_000;
 pub const BACKFILL_STEP: usize = 16;
 /// How many jobs one command tells at most of a changed calendar.
 pub const SPREAD_PER_COMMAND: usize = 100;
-/// How many open tasks a fire under `cancelOther`, or the end of a task, asks to end at most. What is left follows
-/// when one of them has ended.
+/// How many open tasks one command asks to end at most under `cancelOther`. What is left follows in further commands.
 pub const REPLACED_PER_COMMAND: usize = 4;
 /// The most passed occurrences that a next fire brings along.
 pub const NEXT_PASSED_LIMIT: usize = 16;

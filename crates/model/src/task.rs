@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_backoff_repeats_and_jitter_is_bounded() {
+    fn b70_the_last_backoff_repeats_and_jitter_is_bounded() {
         let policy = RetryPolicy { jitter_pct: 50, ..RetryPolicy::default() };
         assert_eq!(policy.delay_ms(1, 0), 10_000);
         assert_eq!(policy.delay_ms(2, 0), 30_000);

@@ -15,6 +15,11 @@ pub trait Clock: Send + Sync + 'static {
     /// Time since some fixed instant in the past. Never goes back.
     fn monotonic(&self) -> Duration;
 
+    /// This machine's wall clock, also where [`wall_ms`](Clock::wall_ms) shows the cluster's time in its place.
+    fn own_wall_ms(&self) -> Millis {
+        self.wall_ms()
+    }
+
     /// A time of the cluster has been committed. Matters to a clock that shows the cluster's time alone.
     fn heard(&self, _committed: Millis) {}
 }
@@ -108,6 +113,10 @@ impl ClusterClock {
 impl Clock for ClusterClock {
     fn wall_ms(&self) -> Millis {
         self.now_ms()
+    }
+
+    fn own_wall_ms(&self) -> Millis {
+        self.clock.own_wall_ms()
     }
 
     fn monotonic(&self) -> Duration {

@@ -4,12 +4,19 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use common::graphs::step;
+use common::jobs::*;
 use common::*;
 use orloj_model::access::{
     AUDIT_KEPT, Actor, AuditKind, CallerSettings, DENIALS_PER_COMMAND, Denial, KeyLimits, KeyOwner, MAX_KEYS,
     RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, Scope, SealedOf,
 };
-use orloj_model::command::{AccessCommand, Claim, Command};
+use orloj_model::command::{AccessCommand, Claim, Command, JobCommand};
+use orloj_model::graph::JobFlow;
+use orloj_model::job::Definition;
+use orloj_model::task::Status;
+use orloj_model::trigger::SkipReason;
+use orloj_model::trigger::overlap::OverlapPolicy::Allow;
 use orloj_model::{Refusal, Reply, query};
 
 fn by(nonce: Option<u8>) -> Actor {
@@ -87,6 +94,76 @@ fn a_caller_is_made_once_and_changed_at_its_version() {
     assert_eq!(run(&mut world, put(None)), Reply::Caller { version: 3 });
     assert_eq!(actions(&world)[2], "create_caller caller version 1");
     assert_eq!(actions(&world).len(), 3, "what was refused is no change");
+}
+
+fn put_with(change: impl FnOnce(&mut CallerSettings)) -> AccessCommand {
+    let mut settings = settings();
+    change(&mut settings);
+    AccessCommand::PutCaller { caller: caller(), expected: None, settings, by: by(None) }
+}
+
+#[test]
+fn the_jobs_of_a_disabled_caller_make_no_tasks_until_it_is_enabled() {
+    let mut world = World::with_job("j", definition(Allow));
+    run(&mut world, put_with(|_| {}));
+    assert!(matches!(world.fires("j", task_id(1)), Reply::Fired { .. }));
+    run(&mut world, put_with(|settings| settings.enabled = false));
+    let skipped = Reply::FireSkipped { reason: SkipReason::CallerDisabled };
+    assert_eq!(world.fires("j", task_id(2)), skipped);
+    let run_now = command(JobCommand::RunNow(Box::new(world.run_now("j", task_id(2), None))));
+    assert_eq!(world.run(run_now), skipped);
+    let at = FIRST + MINUTE;
+    let skip = (SkipReason::CallerDisabled, 1, at, at);
+    assert_eq!(world.skips("j"), [skip, (SkipReason::CallerDisabled, 1, world.now, world.now)]);
+    assert_eq!(world.task(task_id(1)).state.status, Status::Pending, "what is open goes on");
+    assert_eq!(world.next_at("j"), Some(FIRST + 2 * MINUTE), "and so does the job");
+    run(&mut world, put_with(|_| {}));
+    assert!(matches!(world.fires("j", task_id(3)), Reply::Fired { .. }));
+}
+
+#[test]
+fn a_fixed_delay_goes_on_when_its_caller_is_enabled_again() {
+    let delayed = Definition { triggers: vec![trigger(after_each(MINUTE as u64))], ..definition(Allow) };
+    let mut world = World::with_job("j", delayed);
+    run(&mut world, put_with(|settings| settings.enabled = false));
+    for _ in 0..3 {
+        let before = world.next_at("j").expect("it has a next fire");
+        let skipped = Reply::FireSkipped { reason: SkipReason::CallerDisabled };
+        assert_eq!(world.fires("j", task_id(1)), skipped);
+        let answer = world.answer("j").expect("the job is there");
+        world.run(answer);
+        assert_eq!(world.next_at("j"), Some(before + MINUTE));
+    }
+    run(&mut world, put_with(|_| {}));
+    assert!(matches!(world.fires("j", task_id(1)), Reply::Fired { .. }));
+}
+
+#[test]
+fn a_job_makes_no_task_with_a_handler_that_its_caller_may_use_no_more() {
+    let mut world = World::with_job("plain", definition(Allow));
+    let steps = vec![step("one", &[]), step("two", &[])];
+    let put = world.put_flow("flow", definition(Allow), JobFlow { steps, ..JobFlow::default() });
+    world.run(put);
+    let denied = Reply::FireSkipped { reason: SkipReason::HandlerDenied };
+    let lists = [(vec!["echo", "repor*"], true), (vec!["echo"], false), (vec![], false)];
+    for ((handlers, may), ids) in lists.into_iter().zip([10, 20, 30]) {
+        let handlers: Vec<String> = handlers.into_iter().map(str::to_owned).collect();
+        run(&mut world, put_with(|settings| settings.handlers = handlers));
+        for (job, number) in [("plain", 1), ("flow", 2)] {
+            let reply = world.fires(job, task_id(ids + number));
+            assert_eq!(reply != denied, may, "{job}: {reply:?}");
+        }
+    }
+}
+
+#[test]
+fn a_caller_with_jobs_stays() {
+    let mut world = World::with_job("j", definition(Allow));
+    run(&mut world, put_with(|_| {}));
+    let gone = AccessCommand::DeleteCaller { caller: caller(), by: by(None) };
+    assert_eq!(run(&mut world, gone.clone()), refused(Refusal::CallerHasJobs));
+    world.run(command(JobCommand::Delete { job: key("j"), expected: None, claim: None }));
+    assert_eq!(run(&mut world, gone), Reply::Done);
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_child_starts_when_its_last_parent_has_ended_well() {
 }
 
 #[test]
-fn each_condition_is_met_by_the_ends_that_it_names() {
+fn b105_each_condition_is_met_by_the_ends_that_it_names() {
     type Act = fn(&mut World);
     let ends: [(&str, Act); 4] = [
         ("SUCCESS", |world| world.run_to(task_id(1), &Outcome::Succeeded)),
@@ -353,6 +353,41 @@ fn a_broadcasts_shard_ends_with_its_executor_for_good_and_goes_on_with_a_new_lif
     assert_eq!((view.state.status, view.state.failed), (Status::Failed, 2), "nobody else can run it");
 }
 
+#[test]
+fn b107_a_child_of_a_task_of_many_shards_starts_once_and_after_the_last_one() {
+    let mut world = World::ready();
+    world.run(submit(task_id(1), TaskSpec { shard_total: 10, ..spec() }, DueTime::After(0)));
+    world.run(child(task_id(2), &[(task_id(1), Success)]));
+    let mut released = 0;
+    let mut note = |world: &World| {
+        let waits =
+            |event: &&Event| matches!(event, Event::Waiting { shard, .. } if shard.task == task_id(2));
+        released += world.events.iter().filter(waits).count();
+    };
+    for shard in (0..10).filter(|shard| *shard != 7) {
+        world.grant_shard(task_id(1), shard, "a");
+        let report = world.report_of(task_id(1), shard, Outcome::Succeeded);
+        for _ in 0..2 {
+            world.run(report.clone());
+            note(&world);
+        }
+    }
+    for outcome in [FAILED, FAILED, Outcome::Succeeded] {
+        assert_eq!(world.status(task_id(2)), Status::Pending);
+        assert_eq!(world.task(task_id(2)).state.unmet, 1, "nine of ten are not enough");
+        world.grant_shard(task_id(1), 7, "b");
+        let report = world.report_of(task_id(1), 7, outcome);
+        world.run(report);
+        world.now += 60_000;
+    }
+    while let Some(work) = world.work().first().copied() {
+        let command = world.graph_command(work, 100, 64).expect("what is listed can be done");
+        world.run(command);
+        note(&world);
+    }
+    assert_eq!((released, world.task(task_id(2)).state.unmet), (1, 0));
+}
+
 /// load, then check and (when that fails) undo, then done after both.
 fn flow() -> JobFlow {
     let steps = vec![
@@ -424,7 +459,7 @@ fn a_failing_branch_is_compensated_and_the_run_fails_all_the_same() {
 }
 
 #[test]
-fn overlap_looks_at_the_whole_run_and_a_queued_one_makes_no_step() {
+fn b106_overlap_looks_at_the_whole_run_and_a_queued_one_makes_no_step() {
     let mut world = with_flow(OverlapPolicy::Queue, flow());
     world.fires("j", task_id(1));
     world.go_on(&mut 100);

@@ -2,9 +2,11 @@
 
 mod common;
 
+use common::graphs::step;
 use common::jobs::*;
 use common::*;
 use orloj_model::command::{Command, JobCommand};
+use orloj_model::graph::{JobFlow, Step};
 use orloj_model::id::{Millis, TaskId};
 use orloj_model::job::{
     Cause, Definition, Heeded, JobOutcome, Plan, computed_for_resume, plan, plan_backfill,
@@ -12,7 +14,7 @@ use orloj_model::job::{
 use orloj_model::query;
 use orloj_model::task::{Outcome, Status};
 use orloj_model::trigger::overlap::OverlapPolicy::{self, Allow, CancelOther, Queue, Skip};
-use orloj_model::trigger::{CatchUp, Kind, Limits, Misfire, SkipReason, Trigger};
+use orloj_model::trigger::{CatchUp, Cron, DayRule, Dst, Kind, Limits, Misfire, SkipReason, Trigger};
 use orloj_model::{Refusal, Reply};
 use proptest::prelude::*;
 
@@ -139,7 +141,7 @@ fn after_an_outage_each_policy_does_what_it_says() {
 
 /// B62: an outage is made up for once, not once for each tick that it swallowed.
 #[test]
-fn an_hour_without_a_leader_makes_one_task_where_nothing_is_in_time() {
+fn b62_an_hour_without_a_leader_makes_one_task_where_nothing_is_in_time() {
     let minutes = Definition { triggers: vec![trigger(every_minute())], ..definition(Allow) };
     let mut leader = Leader::of(minutes);
     leader.world.now = FIRST + 60 * MINUTE + 30_000;
@@ -266,9 +268,9 @@ fn a_backfill_makes_up_for_each_instant_once_in_bounded_steps() {
             let (view, mut drawn) = (leader.world.job("j"), leader.drawn);
             let step = plan_backfill(&view, &[], &row, &mut || draw(&mut drawn)).expect("checked triggers");
             leader.drawn = drawn;
-            assert!(step.fires.len() <= 16);
+            assert!(step.step.fires.len() <= 16);
             steps += 1;
-            match leader.world.run(command(JobCommand::StepBackfill(step))) {
+            match leader.world.run(command(JobCommand::BackfillBy(step))) {
                 Reply::Backfill { ended: true, fired, skipped, .. } => break (fired, skipped),
                 Reply::Backfill { .. } => {}
                 other => panic!("{other:?}"),
@@ -277,6 +279,94 @@ fn a_backfill_makes_up_for_each_instant_once_in_bounded_steps() {
         assert_eq!(last, (fired, 100 - fired), "{overlap:?}");
         assert_eq!(steps, 7);
     }
+}
+
+#[test]
+fn b01_a_new_leader_starts_nothing_between_two_instants() {
+    let mut leader = Leader::of(definition(Skip));
+    leader.world.now = FIRST;
+    assert!(matches!(leader.work().0[..], [Reply::Fired { .. }]));
+    for round in 2..5 {
+        leader.world.run(Command::BeginRound { leader: round });
+        leader.world.round = round;
+        leader.world.now += 10_000;
+        assert_eq!(leader.work(), (vec![], Some(FIRST + MINUTE)));
+    }
+    leader.world.now = FIRST + MINUTE;
+    assert_eq!(leader.work().0, [Reply::FireSkipped { reason: SkipReason::Overlap }]);
+    let task = leader.open()[0];
+    leader.end(task);
+    leader.world.now = FIRST + 2 * MINUTE;
+    leader.work();
+    assert_eq!(leader.fired(), [FIRST, FIRST + 2 * MINUTE]);
+}
+
+/// One in New York and one in Tokyo.
+fn in_two_zones() -> Vec<Trigger> {
+    let at = |hour, zone| {
+        let cron = Cron::new(&format!("0 {hour} * * *"), zone, Dst::default(), DayRule::Or, 0);
+        trigger(Kind::Cron(cron.expect("a valid expression")))
+    };
+    vec![at(8, "America/New_York"), at(9, "Asia/Tokyo")]
+}
+
+#[test]
+fn a_backfill_says_by_which_trigger_each_instant_is() {
+    let mut leader = Leader::of(Definition { triggers: in_two_zones(), ..definition(Allow) });
+    // 1970-01-08T00:00:00Z is nine in Tokyo, and thirteen hours later it is eight in New York.
+    let from = 7 * 86_400_000;
+    leader.world.now = from + 86_400_000;
+    let to = leader.world.now - 1;
+    let start = JobCommand::StartBackfill { job: key("j"), from, to, overlap: Allow, claim: None };
+    let flow = JobFlow { steps: vec![step("only", &[])], ..JobFlow::default() };
+    let definition = leader.world.job("j").job.definition;
+    let put = leader.world.put_flow("j", definition, flow);
+    leader.world.run(put);
+    leader.world.run(command(start));
+    let row = query::backfill(&leader.world.tables, &key("j")).expect("maps do not fail").expect("it began");
+    let view = leader.world.job("j");
+    let by = plan_backfill(&view, &[], &row, &mut || draw(&mut leader.drawn)).expect("checked triggers");
+    let instants: Vec<_> = by.step.fires.iter().map(|fire| fire.scheduled_at - from).collect();
+    assert_eq!((instants, &by.triggers), (vec![0, 13 * 3_600_000], &vec![1, 0]));
+    let runs: Vec<TaskId> = by.step.fires.iter().map(|fire| fire.task).collect();
+    leader.world.run(command(JobCommand::BackfillBy(by)));
+    let zone = |run| {
+        query::run(&leader.world.tables, run).expect("maps do not fail").expect("it is there").flow.time_zone
+    };
+    assert_eq!((zone(runs[0]), zone(runs[1])), ("Asia/Tokyo".into(), "America/New_York".into()));
+}
+
+#[test]
+fn what_one_look_makes_is_bounded_by_shards_and_by_texts() {
+    let fires = |leader: &mut Leader| match leader.plan() {
+        Plan::Propose(commands) => commands.len(),
+        other => panic!("{other:?}"),
+    };
+    let all = Misfire::FireAll { cap: 500 };
+    let mut narrow = Leader::of(every_second(all, Allow));
+    narrow.world.now += 60_000;
+    assert_eq!(fires(&mut narrow), 16);
+    let mut wide = every_second(all, Allow);
+    wide.template.shard_total = 400;
+    let mut wide = Leader::of(wide);
+    wide.world.now += 6_000;
+    assert_eq!(fires(&mut wide), 3, "with the third it has 1,024 shards");
+    wide.work();
+    assert_eq!(wide.fired(), seconds(1..=6), "the rest follows");
+    let mut long = every_second(all, Allow);
+    long.template.params = format!("\"{}\"", "x".repeat(50_000));
+    let mut long = Leader::of(long);
+    long.world.now += 60_000;
+    assert_eq!(fires(&mut long), 3, "with the third it has 128 KiB");
+    let mut flow = Leader::of(every_second(all, Allow));
+    let mut one = step("one", &[]);
+    one.template.params = format!("\"{}\"", "x".repeat(60_000));
+    let steps = (0..3).map(|number| Step { name: format!("s{number}"), ..one.clone() });
+    let flow_of = JobFlow { steps: steps.collect(), ..JobFlow::default() };
+    let put = flow.world.put_flow("j", every_second(all, Allow), flow_of);
+    flow.world.run(put);
+    flow.world.now += 60_000;
+    assert_eq!(fires(&mut flow), 1, "a run is as long as its steps");
 }
 
 fn trigger_of(kind: u8, every_s: u64, jitter: bool) -> Trigger {

@@ -2,13 +2,17 @@
 
 mod common;
 
+use common::graphs::graph;
 use common::jobs::*;
 use common::*;
-use orloj_model::command::{Claim, Command, DueTime, Idempotency, JobCommand, PutJob};
+use orloj_model::command::{Claim, Command, DueTime, EditJob, GraphCommand, Idempotency, JobCommand, PutJob};
+use orloj_model::graph::{JobFlow, WorkKind};
 use orloj_model::id::{CallerId, TaskId};
 use orloj_model::job::{
-    Cause, Definition, Filled, HISTORY_LIMIT, JobKey, JobOutcome, OPEN_LIMIT, REPLACED_PER_COMMAND,
+    Cause, Definition, Filled, HISTORY_LIMIT, Heeded, JobKey, JobOutcome, OPEN_LIMIT, REPLACED_PER_COMMAND,
+    dropped_by_edit,
 };
+use orloj_model::key::WorkKey;
 use orloj_model::query;
 use orloj_model::task::{DueClock, Origin, Outcome, Phase, Reason, Status};
 use orloj_model::trigger::overlap::OverlapPolicy::{Allow, CancelOther, Queue, Skip};
@@ -97,7 +101,7 @@ fn what_the_leader_filled_in_reaches_the_task() {
 }
 
 #[test]
-fn two_leaders_fire_one_instant_once() {
+fn b06_two_leaders_fire_one_instant_once() {
     let mut world = World::with_job("j", definition(Allow));
     world.now = FIRST;
     let one = command(JobCommand::Fire(world.fire("j", task_id(1)).expect("it has a next fire")));
@@ -341,20 +345,57 @@ fn cancel_other_works_through_many_open_tasks_in_bounded_commands() {
     // Once it is gone, nothing more is cancelled for its sake.
     world.run(Command::Cancel { task: task_id(98), caller: None, claim: None });
     let before = asked(&world);
-    let (task, id, fence) = fences.remove(0);
-    world.run(report(task_id(task), 1, fence, id, Outcome::Cancelled));
-    assert_eq!(asked(&world), before);
+    assert_eq!((world.go_on(&mut 0), asked(&world)), (0, before));
     assert_eq!(world.fires("j", task_id(97)), queued(97));
+    let commands = world.go_on(&mut 0);
+    assert_eq!(asked(&world), usize::from(open), "a leader goes on whether or not one of them ends");
+    assert!(commands >= 5, "{commands} for {open} tasks");
     for (task, id, fence) in fences {
         assert_eq!(status(&world, 97).1, Reason::Dependencies);
-        assert!(world.task(task_id(task)).state.cancel_requested, "the end of each drives the next ones");
         world.run(report(task_id(task), 1, fence, id, Outcome::Cancelled));
     }
     assert_eq!(status(&world, 97), (Status::Pending, Reason::Ready));
 }
 
 #[test]
-fn a_paused_job_does_not_fire_and_resumes_with_a_record() {
+fn cancel_other_leaves_none_of_many_waiting_tasks_behind() {
+    let mut world = World::with_job("j", definition(Allow));
+    let open = 5 * REPLACED_PER_COMMAND as u8 + 1;
+    for task in 1..=open {
+        assert_eq!(world.fires("j", task_id(task)), started(task));
+    }
+    let put = world.put("j", Some(1), definition(CancelOther));
+    world.run(put);
+    assert_eq!(world.fires("j", task_id(99)), queued(99));
+    // Another leader goes on from the tables.
+    world.run(Command::BeginRound { leader: 2 });
+    world.round = 2;
+    assert_eq!(world.go_on(&mut 0), 5, "so many in each command");
+    assert!((1..=open).all(|task| status(&world, task).0 == Status::Cancelled));
+    assert_eq!(status(&world, 99), (Status::Pending, Reason::Ready));
+    assert_eq!(world.job("j").state.open, 1);
+    let gone = world.graph_command(WorkKey { kind: WorkKind::Replace, task: task_id(99) }, 0, 1);
+    assert_eq!(gone, None);
+    let late = graph(GraphCommand::ReplaceMore { queued: task_id(99), from: task_id(1) });
+    assert_eq!(world.run(late), refused(Refusal::StaleGraph));
+}
+
+#[test]
+fn a_job_that_goes_while_it_replaces_leaves_nothing_to_do() {
+    let mut world = World::with_job("j", definition(Allow));
+    for task in 1..=20 {
+        assert_eq!(world.fires("j", task_id(task)), started(task));
+    }
+    let put = world.put("j", Some(1), definition(CancelOther));
+    world.run(put);
+    assert_eq!(world.fires("j", task_id(99)), queued(99));
+    assert_eq!(world.work().len(), 1);
+    assert_eq!(world.run(delete("j", None)), Reply::Done);
+    assert_eq!(world.work(), []);
+}
+
+#[test]
+fn b108_a_paused_job_does_not_fire_and_resumes_with_a_record() {
     let mut world = World::with_job("j", definition(Skip));
     world.now = FIRST;
     let fire = command(JobCommand::Fire(world.fire("j", task_id(1)).expect("it has a next fire")));
@@ -447,7 +488,7 @@ fn an_edit_of_other_fields_keeps_the_next_fire_and_outdates_what_was_filled_in()
 }
 
 #[test]
-fn an_edit_of_the_triggers_fires_nothing_that_is_over() {
+fn b65_an_edit_of_the_triggers_fires_nothing_that_is_over() {
     let mut world = World::with_job("j", definition(Skip));
     world.now = FIRST + 30_000;
     let mut other = definition(Skip);
@@ -462,6 +503,64 @@ fn an_edit_of_the_triggers_fires_nothing_that_is_over() {
     let put = world.put("j", None, definition(Skip));
     world.run(put);
     assert_eq!(world.next_at("j"), Some(FIRST + MINUTE));
+}
+
+/// Every minute, each up to so late.
+fn with_jitter(jitter_ms: u64) -> Definition {
+    let limits = Limits { jitter_ms, ..Limits::default() };
+    let every = Trigger::new(every_minute(), limits).expect("a valid trigger");
+    Definition { triggers: vec![every], ..definition(Allow) }
+}
+
+fn dropped(world: &World, after: i64) -> Option<Missed> {
+    dropped_by_edit(&world.job("j"), &Heeded::default(), after).expect("checked triggers")
+}
+
+#[test]
+fn b65_what_an_edit_keeps_from_firing_is_recorded() {
+    let mut world = World::with_job("j", with_jitter(10 * MINUTE as u64));
+    assert_eq!(dropped(&world, FIRST - 1), None, "nothing was due: an edit drops nothing");
+    // Several instants wait for the end of their jitter, and the edit is for another time of day.
+    world.now = FIRST + 2 * MINUTE + 1;
+    let missed = dropped(&world, world.now).expect("they wait");
+    let first =
+        Missed { reason: SkipReason::Edited, count: 3, exact: true, first: FIRST, last: FIRST + 2 * MINUTE };
+    assert_eq!(missed, first);
+    let put = |world: &World, definition| {
+        let computed = world.computed("j", &definition);
+        PutJob { job: key("j"), expected: None, definition, computed, claim: None }
+    };
+    let daily =
+        Definition { triggers: vec![trigger(Kind::Once { at: FIRST + 60 * MINUTE })], ..with_jitter(0) };
+    let edit = EditJob { put: put(&world, daily), flow: JobFlow::default(), missed };
+    let mut stale = edit.clone();
+    stale.put.computed.revision += 1;
+    let revision = world.job("j").state.revision;
+    assert_eq!(
+        world.run(command(JobCommand::Edit(Box::new(stale)))),
+        refused(Refusal::StaleJob { revision })
+    );
+    assert!(matches!(world.run(command(JobCommand::Edit(Box::new(edit)))), Reply::Job { version: 2, .. }));
+    assert_eq!(world.skips("j"), [(SkipReason::Edited, 3, FIRST, FIRST + 2 * MINUTE)]);
+    assert_eq!(world.next_at("j"), Some(FIRST + 60 * MINUTE), "and nothing fires before its time");
+}
+
+#[test]
+fn an_edit_that_did_not_know_of_a_waiting_instant_records_that_all_the_same() {
+    let mut world = World::with_job("j", with_jitter(10 * MINUTE as u64));
+    world.now = FIRST + 1;
+    let put = world.put("j", Some(1), definition(Allow));
+    assert!(matches!(world.run(put), Reply::Job { version: 2, .. }));
+    assert_eq!(world.skips("j"), [(SkipReason::Edited, 1, FIRST, FIRST)]);
+}
+
+#[test]
+fn what_a_pause_had_held_up_before_an_edit_counts_as_paused() {
+    let mut world = World::with_job("j", definition(Allow));
+    world.run(pause("j", ""));
+    world.now = FIRST + 9 * MINUTE;
+    let missed = dropped(&world, world.now).expect("they were held up");
+    assert_eq!((missed.reason, missed.count), (SkipReason::Paused, 10));
 }
 
 #[test]
@@ -520,7 +619,7 @@ fn a_skipped_instant_does_not_count_for_max_fires() {
 }
 
 #[test]
-fn a_fixed_delay_counts_from_the_end_of_the_last_task() {
+fn b16_a_fixed_delay_counts_from_the_end_of_the_last_task() {
     let mut delayed = definition(Skip);
     delayed.triggers = vec![trigger(after_each(5_000))];
     let mut world = World::with_job("j", delayed);
@@ -576,7 +675,7 @@ fn a_fixed_delay_that_an_edit_brings_is_looked_for_although_the_last_task_ends_m
 }
 
 #[test]
-fn a_deleted_job_leaves_its_running_tasks_alone() {
+fn b109_a_deleted_job_leaves_its_running_tasks_alone() {
     let mut world = World::with_job("j", definition(Queue));
     assert_eq!(world.fires("j", task_id(1)), started(1));
     let fence = world.grant(task_id(1), 1, "a");

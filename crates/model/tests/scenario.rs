@@ -83,7 +83,7 @@ fn a_grant_names_an_executor_that_is_online_in_that_life() {
 }
 
 #[test]
-fn failures_retry_after_the_backoff_until_no_try_is_left() {
+fn b68_failures_retry_after_the_backoff_until_no_try_is_left() {
     let mut world = with_task(DueTime::After(0));
     for (attempt, delay) in [(1, 10_000), (2, 30_000)] {
         let fence = world.grant(task_id(1), attempt, "a");
@@ -113,7 +113,7 @@ fn a_handler_may_say_that_no_retry_helps_or_ask_for_a_delay() {
 }
 
 #[test]
-fn lost_attempts_count_against_their_own_cap() {
+fn b25_lost_attempts_count_against_their_own_cap() {
     let mut world = with_task(DueTime::After(0));
     for attempt in 1..=4 {
         let life = u64::from(attempt);
@@ -180,7 +180,7 @@ fn a_report_counts_only_from_the_holder_under_its_fence_and_number() {
 }
 
 #[test]
-fn a_repeated_report_is_acknowledged_once_more() {
+fn b28_a_repeated_report_is_acknowledged_once_more() {
     let mut world = with_task(DueTime::After(0));
     let fence = world.grant(task_id(1), 1, "a");
     world.run(report(task_id(1), 1, fence, "a", Outcome::Succeeded));
@@ -190,7 +190,7 @@ fn a_repeated_report_is_acknowledged_once_more() {
 }
 
 #[test]
-fn a_refusal_is_not_a_try_and_uses_up_its_number() {
+fn b71_a_refusal_is_not_a_try_and_uses_up_its_number() {
     let mut world = with_task(DueTime::After(0));
     let fence = world.grant(task_id(1), 1, "a");
     let requeue = Command::Requeue { shard: shard(task_id(1)), fence, message: "queue_full".into() };
@@ -224,7 +224,7 @@ fn cancel_before_the_start_is_final_at_once() {
 }
 
 #[test]
-fn cancel_of_a_running_task_waits_for_its_executor() {
+fn b110_cancel_of_a_running_task_waits_for_its_executor() {
     for (outcome, status) in [
         (Outcome::Cancelled, Status::Cancelled),
         (FAILED, Status::Cancelled),
@@ -242,7 +242,7 @@ fn cancel_of_a_running_task_waits_for_its_executor() {
 }
 
 #[test]
-fn cancel_is_confirmed_by_the_loss_of_the_executor() {
+fn b112_cancel_is_confirmed_by_the_loss_of_the_executor() {
     let mut world = with_task(DueTime::After(0));
     let fence = world.grant(task_id(1), 1, "a");
     world.run(Command::Cancel { task: task_id(1), caller: None, claim: None });
@@ -252,7 +252,7 @@ fn cancel_is_confirmed_by_the_loss_of_the_executor() {
 }
 
 #[test]
-fn terminal_is_for_ever() {
+fn b30_terminal_is_for_ever() {
     let mut world = with_task(DueTime::After(0));
     let fence = world.grant(task_id(1), 1, "a");
     world.run(report(task_id(1), 1, fence, "a", Outcome::Succeeded));

@@ -45,8 +45,11 @@ const PACE: Duration = Duration::from_millis(5);
 /// So many changes are worth an entry at once.
 const COMPANY: usize = 16;
 
-/// Bytes that a batch takes besides its changes: time, round, count.
-const BATCH_OVERHEAD: u64 = 24;
+/// Bytes that a batch takes besides its changes: time, round, count, and where need be the wall clock.
+const BATCH_OVERHEAD: u64 = 24 + 12;
+/// How far the cluster's time may be ahead of the wall clock before an entry says so, in milliseconds: rounding and the
+/// slow correction of a clock are no reason to.
+const AHEAD_UNTOLD_MS: i64 = 10;
 
 type Outcome = Result<(u64, Vec<Reply>), ProposeError>;
 
@@ -297,7 +300,11 @@ impl Packer {
             waiters.push_back(item.waiter);
         }
         self.paced = Instant::now() + PACE;
-        (Batch { now_ms: self.clock.wall_ms(), round, changes }, waiters)
+        let (now_ms, wall_ms) = (self.clock.wall_ms(), self.clock.own_wall_ms());
+        if now_ms.saturating_sub(wall_ms) > AHEAD_UNTOLD_MS {
+            changes.insert(0, Command::WallClock { wall_ms });
+        }
+        (Batch { now_ms, round, changes }, waiters)
     }
 }
 

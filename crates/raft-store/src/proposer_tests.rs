@@ -31,6 +31,25 @@ fn packed(packer: &mut Packer) -> Option<(Round, usize)> {
 }
 
 #[test]
+fn an_entry_says_what_the_wall_clock_shows_where_the_clusters_time_is_ahead() {
+    let manual = Arc::new(ManualClock::at(1_000_000));
+    let cluster = orloj_model::ClusterClock::new(manual.clone());
+    let (proposer, mut packer) = queue(OPTIONS, Arc::new(cluster.clone()));
+    let mut pack = || {
+        let _answer = proposer.enqueue(Haste::ByKind, 0, vec![command(1), command(1)]).unwrap();
+        let first = packer.take().unwrap();
+        packer.pack(first).0
+    };
+    let batch = pack();
+    assert_eq!((batch.now_ms, batch.wall_ms(), batch.changes.len()), (1_000_000, 1_000_000, 2));
+    manual.step_wall_ms(-3_600_000);
+    let batch = pack();
+    assert_eq!((batch.now_ms, batch.wall_ms(), batch.changes.len()), (1_000_000, -2_600_000, 3));
+    manual.step_wall_ms(3_600_000 - AHEAD_UNTOLD_MS);
+    assert_eq!(pack().changes.len(), 2, "rounding is not worth a word");
+}
+
+#[test]
 fn an_entry_takes_what_waits_up_to_its_limits() {
     let (proposer, mut packer) = both();
     let mut answers = Vec::new();

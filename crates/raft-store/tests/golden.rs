@@ -240,6 +240,7 @@ fn commands(golden: &mut Golden) {
     golden.command("gone", Command::ExecutorGone { executor: executor(), incarnation: 9 });
     golden.command("drain", Command::Drain { executor: executor(), on: true });
     golden.command("left", Command::ExecutorLeft { executor: executor(), incarnation: 9 });
+    golden.command("wall clock", Command::WallClock { wall_ms: 5 });
     golden.command("spend", Command::Spend { claim: Claim { nonce: [3; 16], expires_at: 4 } });
 }
 

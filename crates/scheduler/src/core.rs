@@ -206,7 +206,7 @@ pub(crate) struct Core {
     placements: u64,
     jobs: Jobs,
     /// Commands that were refused for lack of room and shall be proposed again.
-    again: Vec<Command>,
+    again: VecDeque<Command>,
     steps: Vec<Step>,
 }
 
@@ -239,7 +239,7 @@ impl Core {
             no_grants_before: 0,
             placements: 0,
             jobs: Jobs::default(),
-            again: Vec::new(),
+            again: VecDeque::new(),
             steps: Vec::new(),
         }
     }

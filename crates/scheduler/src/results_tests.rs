@@ -4,7 +4,7 @@ use orloj_model::command::{DueTime, GraphCommand, Report, ShardRef, Submit, Subm
 use orloj_model::executor::Registration;
 use orloj_model::graph::OnShardFailure;
 use orloj_model::id::{CallerId, ExecutorId};
-use orloj_model::tables::{Codec, MapTables};
+use orloj_model::tables::{Codec, MapTables, RawRow, TableId};
 use orloj_model::task::{Dependency, DependsOn, Outcome, Phase, RetryPolicy, Strategy};
 use orloj_model::{Batch, Command, Reply, apply};
 use serde::Serialize;
@@ -153,6 +153,78 @@ fn a_step_is_found_by_its_name() {
     world.run(Command::Graph(Box::new(GraphCommand::Submit(Box::new(submit)))));
     let params = json!([{"$status": "load"}, {"$status": "other"}]);
     assert_eq!(filled(&world, &[task], params), json!(["PENDING", null]));
+}
+
+/// Counts what is read.
+struct Counting<'a> {
+    tables: &'a MapTables<Json>,
+    reads: std::cell::Cell<usize>,
+}
+
+impl orloj_model::tables::Read for Counting<'_> {
+    type Error = <MapTables<Json> as orloj_model::tables::Read>::Error;
+
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error> {
+        self.reads.set(self.reads.get() + 1);
+        self.tables.get_raw(table, key)
+    }
+
+    fn range_raw(
+        &self,
+        table: TableId,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<RawRow>, Self::Error> {
+        self.tables.range_raw(table, from, to, limit)
+    }
+
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, Self::Error> {
+        self.tables.decode(bytes)
+    }
+}
+
+#[test]
+fn each_parent_is_read_once_however_often_it_is_referred_to() {
+    let mut world = World::ready();
+    let one = world.ended(1, &[Some(b"{\"a\":1}")]);
+    let many = world.ended(2, &(0..40).map(|_| Some(b"1".as_slice())).collect::<Vec<_>>());
+    let depends_on = [one, many].map(|task| Dependency { task, on: DependsOn::Completed }).to_vec();
+    let refers =
+        |which: usize| json!([{"$result": which, "pointer": "/a"}, {"$status": which}, {"$result": which}]);
+    let params: Value = (0..1_000).map(|number| refers(number % 2)).collect();
+    let view = Counting { tables: &world.tables, reads: Default::default() };
+    let filled = fill(&view, &TaskSpec { depends_on, ..spec() }, params).unwrap();
+    assert_eq!((&filled[0], &filled[999][1]), (&json!([1, "SUCCESS", {"a": 1}]), &json!("SUCCESS")));
+    assert_eq!(view.reads.get(), 2 + 1 + 40, "a row for each task and each shard");
+}
+
+#[test]
+fn what_is_read_for_one_task_is_bounded() {
+    let mut world = World::ready();
+    let big = format!("\"{}\"", "x".repeat((64 << 10) - 2)).into_bytes();
+    let parents: Vec<TaskId> =
+        (1..=9).map(|number| world.ended(number, &[Some(big.as_slice()); 16])).collect();
+    let depends_on: Vec<_> =
+        parents.iter().map(|task| Dependency { task: *task, on: DependsOn::Completed }).collect();
+    let params: Value = (0..9).map(|which| json!({"$result": which, "pointer": "/0"})).collect();
+    let view = Counting { tables: &world.tables, reads: Default::default() };
+    let filled = fill(&view, &TaskSpec { depends_on, ..spec() }, params).unwrap();
+    let part: Value = serde_json::from_slice(&big).unwrap();
+    assert_eq!((&filled[0], &filled[3]), (&part, &part), "a part takes no more room than it has");
+    assert_eq!(filled[8], json!({ "$omitted": null }), "so much is not even read");
+    assert_eq!(view.reads.get(), 9 + 4 * 16, "4 MiB");
+}
+
+#[test]
+fn what_is_put_in_is_bounded_and_says_what_is_left_out() {
+    let mut world = World::ready();
+    let big = format!("\"{}\"", "x".repeat((64 << 10) - 2)).into_bytes();
+    let one = world.ended(1, &[Some(&big)]);
+    let params: Value = (0..40).map(|_| json!({"$result": 0})).collect();
+    let filled = filled(&world, &[one], params);
+    let whole = filled.as_array().unwrap().iter().filter(|value| value.is_string()).count();
+    assert_eq!((whole, &filled[39]), (16, &json!({ "$omitted": 64 << 10 })));
 }
 
 fn shard(result: Option<Vec<u8>>) -> Shard {

@@ -56,8 +56,10 @@ impl Waiting {
 pub enum Answer {
     /// It was placed, and waits no more.
     Taken,
-    /// It cannot go now, but others of its class may: its job or caller runs as much as it may, or each
-    /// executor that is free holds a shard of it already.
+    /// It waits here no more, and nobody has it: its job or caller runs as much as it may, so it is parked. Does not count
+    /// against the limit of a pass, which is one on what is placed.
+    Left,
+    /// It cannot go now, but others of its class may.
     Skipped,
     /// No executor can take anything of its class now.
     Blocked,
@@ -175,7 +177,7 @@ impl WaitingRoom {
     /// many were taken. Each shard is offered at most once, and none of a class after one of it was blocked.
     ///
     /// A pass costs O(log n) for each shard offered; it offers what it places, one shard of each class that is
-    /// blocked, and what is skipped.
+    /// blocked, what is skipped, and what leaves: each shard that came in leaves once at most.
     pub fn offer(&mut self, limit: usize, mut answer: impl FnMut(&Waiting) -> Answer) -> usize {
         let mut taken = 0;
         let mut skipped = BTreeSet::new();
@@ -185,6 +187,9 @@ impl WaitingRoom {
                 Answer::Taken => {
                     self.remove(&turn.shard);
                     taken += 1;
+                }
+                Answer::Left => {
+                    self.remove(&turn.shard);
                 }
                 Answer::Skipped => {
                     let after = self.queues.get(&class).and_then(|queue| following(queue, turn));
@@ -351,7 +356,8 @@ mod tests {
             since: Millis,
         },
         Remove(u16),
-        /// Up to so many; classes whose bit is set are blocked, shards divisible by the number are skipped.
+        /// Up to so many; classes whose bit is set are blocked, shards divisible by the number are skipped, and those
+        /// that follow them leave.
         Offer {
             limit: usize,
             blocked: u8,
@@ -371,7 +377,8 @@ mod tests {
     /// The slow oracle: everything in one list, sorted for each pass.
     fn expected_pass(list: &mut Vec<Waiting>, limit: usize, answer: impl Fn(&Waiting) -> Answer) -> Vec<u16> {
         list.sort_by_key(|one| (one.turn(), one.class));
-        let (mut offered, mut blocked, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut offered, mut blocked, mut taken, mut left) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for one in list.iter() {
             if taken.len() == limit {
                 break;
@@ -382,11 +389,12 @@ mod tests {
             offered.push(one.shard.shard);
             match answer(one) {
                 Answer::Taken => taken.push(one.shard),
+                Answer::Left => left.push(one.shard),
                 Answer::Skipped => {}
                 Answer::Blocked => blocked.push(one.class),
             }
         }
-        list.retain(|one| !taken.contains(&one.shard));
+        list.retain(|one| !taken.contains(&one.shard) && !left.contains(&one.shard));
         offered
     }
 
@@ -416,6 +424,8 @@ mod tests {
                                 Answer::Blocked
                             } else if one.shard.shard.is_multiple_of(skip) {
                                 Answer::Skipped
+                            } else if one.shard.shard % skip == 1 {
+                                Answer::Left
                             } else {
                                 Answer::Taken
                             }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Rows of history in one page.
 const PAGE: usize = 100;
 
-fn job(id: &str, every_ms: u64, misfire: &str, overlap: &str, params: Value) -> JobSpec {
+pub(super) fn job(id: &str, every_ms: u64, misfire: &str, overlap: &str, params: Value) -> JobSpec {
     serde_json::from_value(json!({
         "jobId": id,
         "handler": "echo",
@@ -30,7 +30,7 @@ fn job(id: &str, every_ms: u64, misfire: &str, overlap: &str, params: Value) -> 
 }
 
 /// All entries of a job's history, oldest first.
-async fn history(client: &Client, id: &str) -> Vec<HistoryEntry> {
+pub(super) async fn history(client: &Client, id: &str) -> Vec<HistoryEntry> {
     let (mut entries, mut token) = (Vec::new(), None);
     loop {
         let page = client.job_history(id, Some(PAGE), token.as_deref()).await.expect("a page");
@@ -44,13 +44,13 @@ async fn history(client: &Client, id: &str) -> Vec<HistoryEntry> {
 }
 
 /// The instants that fired, with their tasks.
-fn fired(entries: &[HistoryEntry]) -> Vec<(i64, String)> {
+pub(super) fn fired(entries: &[HistoryEntry]) -> Vec<(i64, String)> {
     let fired = |entry: &HistoryEntry| Some((entry.scheduled_at?.0, entry.task_id.clone()?));
     entries.iter().filter_map(fired).collect()
 }
 
 /// What is wrong with the record of a job that fires every so often and was watched from its first fire on.
-fn unaccounted(id: &str, every_ms: i64, entries: &[HistoryEntry]) -> Vec<String> {
+pub(super) fn unaccounted(id: &str, every_ms: i64, entries: &[HistoryEntry]) -> Vec<String> {
     let fired = fired(entries);
     let mut faults = Vec::new();
     let instants: BTreeSet<i64> = fired.iter().map(|(at, _)| *at).collect();
@@ -72,7 +72,7 @@ fn unaccounted(id: &str, every_ms: i64, entries: &[HistoryEntry]) -> Vec<String>
     faults
 }
 
-async fn tasks_of(client: &Client, entries: &[HistoryEntry]) -> Vec<Task> {
+pub(super) async fn tasks_of(client: &Client, entries: &[HistoryEntry]) -> Vec<Task> {
     let mut tasks = Vec::new();
     for (at, task) in fired(entries) {
         let task = client.get(&task).await.expect("a task that its job has made is there");

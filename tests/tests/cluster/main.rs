@@ -17,6 +17,7 @@ mod delayed;
 mod executor_killed;
 mod first_steps;
 mod graph;
+mod job_cases;
 mod job_commands;
 mod jobs;
 mod leader_killed;

@@ -113,7 +113,7 @@ fn resume() -> Call {
     Call::new(TAG, "POST", "/openapi/v1/jobs/{jobId}/resume", "Let a job fire again")
         .may_take::<Nothing>(json!({}))
         .answers::<Job>(200, "It fires again.", job())
-        .refuses(&[Code::JobNotFound, Code::Conflict])
+        .refuses(&[Code::JobNotFound, Code::ExecutorDenied, Code::Conflict])
 }
 
 fn run() -> Call {
@@ -123,7 +123,7 @@ fn run() -> Call {
     Call::new(TAG, "POST", "/openapi/v1/jobs/{jobId}/run", "Run a job now")
         .may_take::<RunJob>(json!({ "params": { "command": "report --again" }, "overlap": "queue" }))
         .answers::<JobRun>(202, "The task that it made.", ran)
-        .refuses(&[Code::JobNotFound, Code::OverlapSkipped, Code::IdempotencyKeyReused])
+        .refuses(&[Code::JobNotFound, Code::OverlapSkipped, Code::ExecutorDenied, Code::IdempotencyKeyReused])
 }
 
 fn preview() -> Call {
@@ -156,7 +156,7 @@ fn start_backfill() -> Call {
             "from": "2027-01-01T00:00:00Z", "to": "2027-01-14T00:00:00Z", "overlap": "queue",
         }))
         .answers::<Backfill>(202, "It has begun.", backfill())
-        .refuses(&[Code::JobNotFound, Code::BackfillRunning, Code::Conflict])
+        .refuses(&[Code::JobNotFound, Code::ExecutorDenied, Code::BackfillRunning, Code::Conflict])
 }
 
 fn get_backfill() -> Call {

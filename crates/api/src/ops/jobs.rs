@@ -87,9 +87,19 @@ impl Call<'_> {
         }
     }
 
-    /// The present instant: never before the cluster's time, so that nothing that is decided is decided again.
-    fn now(&self) -> Result<Millis, Failure> {
-        Ok(self.wall_ms().max(self.shared.backend.now_ms()?))
+    /// The present instant, as triggers see it: the wall clock of the leader, where every call is made. What is decided
+    /// already stays so: a job's row says up to where.
+    fn now(&self) -> Millis {
+        self.wall_ms()
+    }
+
+    /// Refuses to make tasks of a job that the key's caller could not put now: what it may use may have changed since
+    /// it did.
+    fn may_run(&self, view: &JobView) -> Result<(), Failure> {
+        match view.flow.steps.is_empty() {
+            true => self.may_use(&view.job.definition.template.handler),
+            false => view.flow.steps.iter().try_for_each(|step| self.may_use(&step.template.handler)),
+        }
     }
 
     async fn propose_job(&self, command: JobCommand) -> Result<Applied, Failure> {

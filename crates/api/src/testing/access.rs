@@ -143,6 +143,41 @@ async fn a_job_runs_no_handler_and_calls_no_host_that_a_submission_may_not() {
 }
 
 #[tokio::test]
+async fn a_job_is_made_to_run_only_while_its_caller_may_use_its_handler() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    node.call(&put(CALLERS, json!({"handlers": ["echo"]}))).await.is_ok();
+    let key = make_key(node).await;
+    let by = |draft: Draft| draft.by(&key.0, &key.1);
+    let daily = json!([{"kind": "cron", "expression": "0 2 * * *"}]);
+    let steps = json!([{"name": "a", "handler": "echo"}]);
+    for (job, body) in [
+        ("plain", json!({"handler": "echo", "triggers": daily})),
+        ("flow", json!({"handler": "any", "triggers": daily, "steps": steps})),
+    ] {
+        let path = format!("/openapi/v1/jobs/{job}");
+        let made = node.call(&by(Draft { method: "PUT".into(), ..Draft::post(&path, body) })).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+    }
+    node.call(&put(CALLERS, json!({"handlers": ["sleep"]}))).await.is_ok();
+    for job in ["plain", "flow"] {
+        let past = json!({"from": "2027-01-10T00:00:00Z", "to": "2027-01-12T00:00:00Z"});
+        for (call, body) in [("run", Value::Null), ("resume", Value::Null), ("backfill", past)] {
+            universe.clock.advance_ms(2_000);
+            let draft = by(Draft::post(&format!("/openapi/v1/jobs/{job}/{call}"), body));
+            node.call(&draft).await.is(403, "executor_denied");
+        }
+    }
+    let refused = node.call(&delete(CALLERS)).await;
+    refused.is(409, "conflict");
+    assert!(refused.text.contains("has jobs"), "{}", refused.text);
+    for job in ["plain", "flow"] {
+        node.call(&by(Draft::new("DELETE", &format!("/openapi/v1/jobs/{job}")))).await.is_ok();
+    }
+    node.call(&delete(CALLERS)).await.is_ok();
+}
+
+#[tokio::test]
 async fn administrators_have_scopes_too() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

@@ -132,6 +132,30 @@ fn workflow() -> Value {
 }
 
 #[tokio::test]
+async fn b103_an_edit_of_anything_else_leaves_the_steps_as_they_are() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let created = node.call(&put("flow", workflow())).await;
+    let steps = &created.body["definition"]["steps"];
+    let patch = |body: Value| super::jobs::call("PATCH", "jobs/flow", body);
+    for change in [
+        json!({"title": "x"}),
+        json!({"overlap": "allow"}),
+        json!({"triggers": [{"kind": "fixedRate", "everyMs": 60_000}]}),
+        json!({"maxRunning": 2, "expireAfterMs": 1_000}),
+        json!({"title": null, "triggers": null, "overlap": null}),
+    ] {
+        let patched = node.call(&patch(change.clone())).await;
+        assert_eq!(patched.status, 200, "{change}: {}", patched.text);
+        assert_eq!(patched.body["definition"]["steps"], *steps, "{change}");
+    }
+    let without = json!({"steps": [{"name": "book", "handler": "echo", "dependsOn": [{"step": "load"}]}]});
+    let refused = node.call(&patch(without)).await;
+    refused.is(422, "validation_failed");
+    assert!(refused.text.contains("is no step of this job"), "{}", refused.text);
+}
+
+#[tokio::test]
 async fn a_jobs_steps_are_stored_in_order_shown_and_sent_again() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
@@ -153,7 +177,7 @@ async fn a_jobs_steps_are_stored_in_order_shown_and_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_step_is_named_with_its_place() {
+async fn b104_what_is_wrong_with_a_step_is_named_with_its_place() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let with = |at: usize, field: &str, value: Value| {

@@ -31,6 +31,31 @@ fn fire(universe: &Universe, id: &str, task: u8) -> ModelReply {
 }
 
 #[tokio::test]
+async fn b05_many_triggers_of_a_job_that_forbids_overlap_at_one_instant_make_one_task() {
+    let universe = Universe::of(3).await;
+    put(&universe, "j", minutely()).await;
+    universe.clock.advance_ms(60_000);
+    let runs = (0..5).map(|number| {
+        let node = &universe.nodes[number % 3];
+        let run = call("POST", "jobs/j/run", Value::Null);
+        async move { node.call(&run).await }
+    });
+    let answers = futures_util::future::join_all(runs).await;
+    let by_trigger = fire(&universe, "j", 9);
+    let made = answers.iter().filter(|answer| answer.status == 202).count();
+    let refused = answers.iter().filter(|answer| answer.status == 409).count();
+    assert_eq!((made, refused), (1, 4), "each call says what it came to");
+    for answer in answers.iter().filter(|answer| answer.status == 409) {
+        answer.is(409, "overlap_skipped");
+    }
+    let reason = orloj_model::trigger::SkipReason::Overlap;
+    assert_eq!(by_trigger, ModelReply::FireSkipped { reason });
+    let key = JobKey { caller: CallerId::new("a").unwrap(), job: JobId::new("j").unwrap() };
+    let state = universe.job(&key).unwrap().state;
+    assert_eq!((state.open, state.counts.fired, state.counts.skipped[&reason]), (1, 1, 5));
+}
+
+#[tokio::test]
 async fn a_run_makes_a_task_as_the_overlap_policy_allows() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

@@ -124,6 +124,10 @@ fn delete_caller<T: Write>(cx: &mut Context<'_, T>, meta: &mut AccessMeta, calle
     if !cx.tables.has::<CallerTable>(caller)? {
         return Ok(Err(Refusal::CallerNotFound));
     }
+    // They would go on firing in the name of nobody, or of the next one who is called so.
+    if !query::jobs_of(cx.tables, caller, None, 1)?.is_empty() {
+        return Ok(Err(Refusal::CallerHasJobs));
+    }
     let keys = query::keys_of(cx.tables, caller.as_str())?;
     for key in &keys {
         cx.tables.delete::<AccessKeyTable>(&AccessKeyName(key.clone()))?;

@@ -59,6 +59,8 @@ pub(crate) fn expire<T: Write>(cx: &mut Context<'_, T>, task: TaskId) -> Result<
     let Some(mut state) = cx.tables.get::<TaskTable>(&task)? else {
         return Ok(Reply::Refused(Refusal::TaskNotFound));
     };
+    // Whether the wall clock has shown it is the leader's word; the cluster's time, which is never behind that, refuses
+    // what no clock has shown.
     let passed = state.expire_at.is_some_and(|at| at <= cx.now());
     if state.status != Status::Pending || !passed || has_started(cx, task, &state)? {
         return Ok(Reply::Refused(Refusal::NotExpired));

@@ -10,7 +10,7 @@ use crate::schema::{
     DueTable, ExpireTable, ReadyTable, RunningRow, RunningTable, ShardTable, StatusTasksTable, TaskTable,
 };
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
-use crate::task::{Phase, Shard, Status, TaskEvent, TaskState, transition};
+use crate::task::{DueClock, Phase, Shard, Status, TaskEvent, TaskState, transition};
 
 /// One entry being applied.
 pub(crate) struct Context<'a, T> {
@@ -26,6 +26,19 @@ impl<T: Write> Context<'_, T> {
     /// The cluster's time.
     pub(crate) fn now(&self) -> Millis {
         self.stamp.now_ms
+    }
+
+    /// The leader's wall clock: what instants that people named are held against.
+    pub(crate) fn wall(&self) -> Millis {
+        self.stamp.wall_ms
+    }
+
+    /// What the clock shows by which something is due.
+    pub(crate) fn shown(&self, clock: DueClock) -> Millis {
+        match clock {
+            DueClock::Wall => self.wall(),
+            DueClock::Cluster => self.now(),
+        }
     }
 
     /// A task and one of its shards.

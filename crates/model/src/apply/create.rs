@@ -64,7 +64,7 @@ impl Start {
 
 /// Makes a task, with its shards and in every index.
 pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result<Reply, T::Error> {
-    let New { task, spec, due_at, start, .. } = *new;
+    let New { task, spec, due_at, clock, start } = *new;
     let (now, blocked) = (cx.now(), start.blocks());
     let (unmet, shards) = match start {
         Start::Parents(open) => (open, first_shards(spec)),
@@ -74,7 +74,7 @@ pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result
     let state = TaskState {
         caller: spec.caller.clone(),
         status: Status::Pending,
-        reason: match due_at <= now {
+        reason: match due_at <= cx.shown(clock) {
             _ if blocked => Reason::Dependencies,
             true => Reason::Ready,
             false => Reason::Scheduled,

@@ -18,7 +18,9 @@ pub(crate) fn make_ready<T: Write>(cx: &mut Context<'_, T>, key: ShardKey) -> Re
         return Ok(Reply::Refused(Refusal::TaskNotFound));
     };
     match shard.phase {
-        Phase::Due { at, .. } if at > cx.now() => Ok(Reply::Refused(Refusal::NotDue { due_at: at })),
+        Phase::Due { at, clock } if at > cx.shown(clock) => {
+            Ok(Reply::Refused(Refusal::NotDue { due_at: at }))
+        }
         Phase::Due { at, .. } => {
             cx.set_phase(key, state.priority, &mut shard, Phase::Ready { since: at })?;
             cx.put_shard(key, &shard)?;
@@ -44,14 +46,14 @@ pub(crate) fn grant<T: Write>(
     };
     let now = cx.now();
     match shard.phase {
-        Phase::Due { at, .. } if at > now && !is_on(Mutant::Early) => {
+        Phase::Due { at, clock } if at > cx.shown(clock) && !is_on(Mutant::Early) => {
             return Ok(Reply::Refused(Refusal::NotDue { due_at: at }));
         }
         Phase::Due { .. } | Phase::Ready { .. } => {}
         _ => return Ok(Reply::Refused(Refusal::NotWaiting)),
     }
     // In the expiry index until its first start: too late for that now, and about to be skipped.
-    if state.expire_at.is_some_and(|at| at <= now) {
+    if state.expire_at.is_some_and(|at| at <= cx.wall()) {
         return Ok(Reply::Refused(Refusal::Expired));
     }
     if number != shard.next_attempt {

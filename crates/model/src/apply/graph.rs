@@ -31,9 +31,10 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &GraphCommand) -
         GraphCommand::Resolve { parent, first } => resolve::resolve(cx, *parent, *first),
         GraphCommand::Aim { task, targets } => shards::aim(cx, *task, targets),
         GraphCommand::Strand { shard, executor } => shards::strand(cx, (*shard).into(), executor),
-        GraphCommand::PutJob(command) => job::put(cx, &command.put, Some(&command.flow)),
+        GraphCommand::PutJob(command) => job::put(cx, &command.put, Some(&command.flow), None),
         GraphCommand::MakeSteps { run, from, steps } => run::make_steps(cx, *run, *from, steps),
         GraphCommand::StopSteps { run, from } => run::stop_steps(cx, *run, *from),
+        GraphCommand::ReplaceMore { queued, from } => job::replace_more(cx, *queued, *from),
     }
 }
 
@@ -44,14 +45,14 @@ impl<T: Write> Context<'_, T> {
     }
 
     /// Lets a leader go on with something.
-    fn want(&mut self, kind: WorkKind, task: TaskId) -> Result<(), T::Error> {
+    pub(crate) fn want(&mut self, kind: WorkKind, task: TaskId) -> Result<(), T::Error> {
         let work = WorkKey { kind, task };
         self.events.push(Event::GraphWaits { work });
         self.tables.put::<GraphWorkTable>(&work, &())
     }
 
     /// There is nothing more to go on with.
-    fn unlist(&mut self, kind: WorkKind, task: TaskId) -> Result<(), T::Error> {
+    pub(crate) fn unlist(&mut self, kind: WorkKind, task: TaskId) -> Result<(), T::Error> {
         self.tables.delete::<GraphWorkTable>(&WorkKey { kind, task })
     }
 }

@@ -4,10 +4,12 @@ mod backfill;
 mod calendar;
 mod ended;
 mod fire;
+mod replace;
 mod row;
 mod run;
 
 pub(crate) use ended::hear_of_ended;
+pub(crate) use replace::replace_more;
 
 use crate::apply::cancel::cancel;
 use crate::apply::context::Context;
@@ -15,6 +17,7 @@ use crate::apply::submit::spend;
 use crate::command::{Claim, Computed, JobCommand, PutJob, Refusal, Reply};
 use crate::event::Event;
 use crate::graph::JobFlow;
+use crate::id::Millis;
 use crate::job::{
     CalendarKey, Cause, Counts, Definition, HISTORY_LIMIT, Job, JobKey, JobOutcome, JobState, OPEN_LIMIT,
     Pause, TEXT_LIMIT, carry,
@@ -25,7 +28,7 @@ use crate::schema::{
     TaskJobTable,
 };
 use crate::tables::{Read, ReadExt as _, Write, WriteExt as _};
-use crate::trigger::{Missed, Progress};
+use crate::trigger::{Missed, Progress, SkipReason};
 
 /// What most commands begin with: a value, or the refusal that ends them.
 type Checked<V, T> = Result<Result<V, Refusal>, <T as Read>::Error>;
@@ -43,7 +46,8 @@ use or_refuse;
 
 pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &JobCommand) -> Result<Reply, T::Error> {
     match command {
-        JobCommand::Put(command) => put(cx, command, None),
+        JobCommand::Put(command) => put(cx, command, None, None),
+        JobCommand::Edit(command) => put(cx, &command.put, Some(&command.flow), Some(&command.missed)),
         JobCommand::Pause { job, note, claim } => pause(cx, job, note, claim.as_ref()),
         JobCommand::Resume { job, computed, missed, claim } => {
             resume(cx, job, computed, missed.as_ref(), claim.as_ref())
@@ -63,7 +67,8 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &JobCommand) -> 
         JobCommand::StartBackfill { job, from, to, overlap, claim } => {
             backfill::start(cx, job, (*from, *to), *overlap, claim.as_ref())
         }
-        JobCommand::StepBackfill(command) => backfill::step(cx, command),
+        JobCommand::StepBackfill(command) => backfill::step(cx, command, &[]),
+        JobCommand::BackfillBy(command) => backfill::step(cx, &command.step, &command.triggers),
         JobCommand::StopBackfill { job, claim } => backfill::stop(cx, job, claim.as_ref()),
     }
 }
@@ -89,11 +94,13 @@ fn versions<T: Write>(cx: &Context<'_, T>, job: &JobKey, definition: &Definition
     Ok(Ok(versions))
 }
 
-/// A job is created or edited. Without a flow it has none, whatever it had before.
+/// A job is created or edited. Without a flow it has none, whatever it had before. `missed` are instants that an edit
+/// keeps from coming to anything, where there are any.
 pub(crate) fn put<T: Write>(
     cx: &mut Context<'_, T>,
     put: &PutJob,
     flow: Option<&JobFlow>,
+    missed: Option<&Missed>,
 ) -> Result<Reply, T::Error> {
     if !put.definition.is_within_bounds() || flow.is_some_and(|flow| !flow.is_within_bounds()) {
         return Ok(Reply::Refused(Refusal::Invalid));
@@ -106,7 +113,7 @@ pub(crate) fn put<T: Write>(
     let versions = or_refuse!(versions(cx, &put.job, &put.definition)?);
     let flow = flow.cloned().unwrap_or_default();
     match known {
-        Some(known) => edit(cx, put, known, &versions, &flow),
+        Some(known) => edit(cx, put, known, &versions, (&flow, missed)),
         None => {
             put_flow(cx, &put.job, &flow)?;
             create(cx, put, &versions)
@@ -162,11 +169,14 @@ fn edit<T: Write>(
     put: &PutJob,
     known: Job,
     versions: &[u64],
-    flow: &JobFlow,
+    (flow, missed): (&JobFlow, Option<&Missed>),
 ) -> Result<Reply, T::Error> {
     let Some(mut state) = cx.tables.get::<JobStateTable>(&put.job)? else {
         return Ok(Reply::Refused(Refusal::JobNotFound));
     };
+    if missed.is_some() && put.computed.revision != state.revision {
+        return Ok(Reply::Refused(Refusal::StaleJob { revision: state.revision }));
+    }
     let (old, new) = (known.definition, put.definition.clone());
     let flows = put_flow(cx, &put.job, flow)?;
     if old == new && !flows {
@@ -179,7 +189,9 @@ fn edit<T: Write>(
         state.progress = carry(&state.progress, &old.triggers, &new.triggers);
         state.has_delays = new.has_delays();
         // An edit makes up for nothing: what the new triggers name before it lies before their time.
-        state.decided = state.decided.max(put.computed.after);
+        let decided = state.decided.max(put.computed.after);
+        record_dropped(cx, &put.job, &mut state, missed, decided)?;
+        state.decided = decided;
         // The last task may have ended since the edit was computed, and did not tell a job without delays.
         let misses_an_end = state.has_delays && state.open == 0 && put.computed.next.is_none();
         if state.paused.is_none() {
@@ -195,6 +207,24 @@ fn edit<T: Write>(
     let job = Job { definition: new, version, created_at, updated_at };
     cx.tables.put::<JobTable>(&put.job, &job)?;
     finish_put(cx, &put.job, &job, &state)
+}
+
+/// An edit makes up for nothing, and nothing comes to nothing without a record: the instants that `missed` counts, or
+/// else the job's next one where that lies before `decided`, as when it waits for the end of its jitter.
+fn record_dropped<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &JobKey,
+    state: &mut JobState,
+    missed: Option<&Missed>,
+    decided: Millis,
+) -> Result<(), T::Error> {
+    let next = state.next.as_ref().map(|next| next.scheduled_at).filter(|at| *at <= decided);
+    let alone =
+        next.map(|at| Missed { reason: SkipReason::Edited, count: 1, exact: false, first: at, last: at });
+    match missed.cloned().or(alone) {
+        Some(missed) => cx.record(key, state, JobOutcome::Skipped { missed, cause: Cause::Trigger }),
+        None => Ok(()),
+    }
 }
 
 fn finish_put<T: Write>(
@@ -296,6 +326,7 @@ fn delete<T: Write>(
         cx.tables.delete::<JobTasksTable>(&open)?;
     }
     if let Some(queued) = state.queued {
+        replace::stop(cx, &mut state, queued)?;
         cancel(cx, queued, None, None)?;
     }
     cx.events.push(Event::JobChanged { job: key.clone(), version: None });

@@ -7,8 +7,8 @@ use crate::graph::{Role, RunRow, WorkKind, is_met};
 use crate::id::TaskId;
 use crate::key::{DepKey, ShardKey, TableKey as _, WorkKey};
 use crate::schema::{
-    DepsTable, GraphWorkTable, NodeTable, RunFlowTable, RunStepTable, RunTable, ShardPlanTable, ShardTable,
-    SpecTable, TaskTable, WaitsTable,
+    DepsTable, GraphWorkTable, JobStateTable, NodeTable, RunFlowTable, RunStepTable, RunTable,
+    ShardPlanTable, ShardTable, SpecTable, TaskTable, WaitsTable,
 };
 use crate::tables::{Read, ReadExt as _};
 use crate::task::{Phase, Reason, Status, TaskState};
@@ -37,6 +37,11 @@ pub(super) fn check<R: Read>(tables: &R, faults: &mut Vec<String>) -> Result<(),
     }
     faults.extend(waiters.keys().map(|task| format!("{task}: children wait and it has no node")));
     check_runs(tables, &mut work, faults)?;
+    for (_, state) in all::<JobStateTable, R>(tables)? {
+        if let Some(task) = state.queued.filter(|_| state.replace_from.is_some()) {
+            work.insert(WorkKey { kind: WorkKind::Replace, task }.encode());
+        }
+    }
     compare::<GraphWorkTable, R>(tables, "graph work", &work, faults)?;
     for (task, state) in all::<TaskTable, R>(tables)? {
         check_child(tables, task, &state, waits_of.remove(&task).unwrap_or_default(), faults)?;

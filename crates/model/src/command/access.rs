@@ -19,7 +19,7 @@ pub enum AccessCommand {
         /// Who asks.
         by: Actor,
     },
-    /// A caller goes, with its keys. Its tasks stay.
+    /// A caller goes, with its keys. Its tasks stay. Refused while it has jobs.
     DeleteCaller {
         /// The caller.
         caller: CallerId,

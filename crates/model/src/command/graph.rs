@@ -93,6 +93,14 @@ pub enum GraphCommand {
         /// How many have been.
         from: u16,
     },
+    /// *Round.* More open tasks of a job are cancelled so that a queued one may start: at most
+    /// [`crate::job::REPLACED_PER_COMMAND`], with their shards.
+    ReplaceMore {
+        /// The queued task.
+        queued: TaskId,
+        /// The first task that has not been looked at.
+        from: TaskId,
+    },
 }
 
 impl GraphCommand {
@@ -103,7 +111,8 @@ impl GraphCommand {
             | GraphCommand::Aim { .. }
             | GraphCommand::Strand { .. }
             | GraphCommand::MakeSteps { .. }
-            | GraphCommand::StopSteps { .. } => true,
+            | GraphCommand::StopSteps { .. }
+            | GraphCommand::ReplaceMore { .. } => true,
             GraphCommand::Submit(_) | GraphCommand::PutJob(_) => false,
         }
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Claim, Idempotency};
+use crate::graph::JobFlow;
 use crate::id::{JobId, Millis, TaskId};
 use crate::job::{CalendarKey, Definition, Filled, JobKey};
 use crate::trigger::overlap::OverlapPolicy;
@@ -120,6 +121,26 @@ pub struct StepBackfill {
     pub through: Millis,
 }
 
+/// A backfill goes on, and each instant says by which trigger it is: in the zone of that one are the dates of its steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackfillBy {
+    /// The step.
+    pub step: StepBackfill,
+    /// The trigger of each of its fires: the first one where several name the instant.
+    pub triggers: Vec<u16>,
+}
+
+/// A job is edited although instants that its triggers have named before are still to come to something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EditJob {
+    /// The edit. Refused when it was computed from another revision.
+    pub put: PutJob,
+    /// The rest of the job.
+    pub flow: JobFlow,
+    /// Those instants: they make no task.
+    pub missed: Missed,
+}
+
 /// A change of jobs or calendars. Those marked *round* are the leader's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobCommand {
@@ -224,6 +245,10 @@ pub enum JobCommand {
         /// The signed request's nonce.
         claim: Option<Claim>,
     },
+    /// *Round.* A backfill goes on; bounded as [`JobCommand::StepBackfill`] is.
+    BackfillBy(BackfillBy),
+    /// A job is edited, and what its triggers had named before is recorded as skipped.
+    Edit(Box<EditJob>),
 }
 
 impl JobCommand {
@@ -234,7 +259,8 @@ impl JobCommand {
             | JobCommand::Skip(_)
             | JobCommand::SetNext { .. }
             | JobCommand::SpreadCalendar { .. }
-            | JobCommand::StepBackfill(_) => true,
+            | JobCommand::StepBackfill(_)
+            | JobCommand::BackfillBy(_) => true,
             JobCommand::Put(_)
             | JobCommand::Pause { .. }
             | JobCommand::Resume { .. }
@@ -243,7 +269,8 @@ impl JobCommand {
             | JobCommand::DeleteCalendar { .. }
             | JobCommand::RunNow(_)
             | JobCommand::StartBackfill { .. }
-            | JobCommand::StopBackfill { .. } => false,
+            | JobCommand::StopBackfill { .. }
+            | JobCommand::Edit(_) => false,
         }
     }
 
@@ -251,6 +278,7 @@ impl JobCommand {
     pub fn claim(&self) -> Option<&Claim> {
         match self {
             JobCommand::Put(put) => put.claim.as_ref(),
+            JobCommand::Edit(edit) => edit.put.claim.as_ref(),
             JobCommand::RunNow(run) => run.claim.as_ref(),
             JobCommand::Pause { claim, .. }
             | JobCommand::Resume { claim, .. }
@@ -263,7 +291,8 @@ impl JobCommand {
             | JobCommand::Skip(_)
             | JobCommand::SetNext { .. }
             | JobCommand::SpreadCalendar { .. }
-            | JobCommand::StepBackfill(_) => None,
+            | JobCommand::StepBackfill(_)
+            | JobCommand::BackfillBy(_) => None,
         }
     }
 }

@@ -38,7 +38,7 @@ impl Heeded {
     }
 }
 
-/// The next fire of a job that is to be created, or edited to `definition`. `now` is the cluster's time; an edit makes
+/// The next fire of a job that is to be created, or edited to `definition`. `now` is the wall clock; an edit makes
 /// up for nothing before it. Fails as [`Schedule::new`] does.
 pub fn computed_for_put(
     key: &JobKey,
@@ -61,8 +61,22 @@ pub fn computed_for_put(
     })
 }
 
+/// What a job's triggers named up to `after` and an edit of them keeps from coming to anything: instants that wait for the
+/// end of their jitter, or for a leader, or that a pause has held up. `heeded` are the calendars that the job has had. Fails as
+/// [`Schedule::new`] does.
+pub fn dropped_by_edit(
+    view: &JobView,
+    heeded: &Heeded,
+    after: Millis,
+) -> Result<Option<Missed>, TriggerError> {
+    let state = &view.state;
+    let reason = if state.paused.is_some() { SkipReason::Paused } else { SkipReason::Edited };
+    let schedule = view.schedule(&heeded.calendars)?;
+    Ok(schedule.passed_over(&state.progress, state.decided, after, reason))
+}
+
 /// The next fire of a paused job that is to be resumed, and the instants that it passed over while it was paused. An
-/// instant that is due at `now`, the cluster's time, is one of them; one whose jitter is not over is not. Fails as
+/// instant that is due at `now`, the wall clock, is one of them; one whose jitter is not over is not. Fails as
 /// [`Schedule::new`] does.
 pub fn computed_for_resume(
     view: &JobView,

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::command::{BackfillFire, Fire, JobCommand, SkipFire, StepBackfill};
+use crate::command::{BackfillBy, BackfillFire, Fire, JobCommand, SkipFire, StepBackfill};
 use crate::id::{Millis, TaskId};
 use crate::job::{BACKFILL_STEP, BackfillRow, Filled};
 use crate::query::JobView;
@@ -13,8 +13,41 @@ use crate::trigger::{Calendar, Due, Missed, Next, Progress, Schedule, SkipReason
 
 /// How many commands one look at a job makes at most; the rest of what was missed follows with the next look.
 const CHAIN: usize = 16;
-/// How many bytes of parameters one step of a backfill carries at most, beyond its first task.
-const BACKFILL_BYTES: usize = 128 << 10;
+/// How many bytes of texts the tasks of one look, or of one step of a backfill, have at most beyond the first task.
+const TEXT_BYTES: usize = 128 << 10;
+
+/// How heavy it is to make a task: what a batch of fires is bounded by, beside their number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Weight {
+    /// Shards.
+    pub shards: usize,
+    /// Bytes of texts; of a run also those of its steps.
+    pub bytes: usize,
+}
+
+impl Weight {
+    /// Of a task of this job with texts that were filled in so.
+    pub fn of(view: &JobView, filled: &Filled) -> Weight {
+        let template = &view.job.definition.template;
+        let params = filled.params.as_ref().map_or(template.params.len(), Vec::len);
+        match view.flow.steps.is_empty() {
+            true => Weight { shards: usize::from(template.shard_total), bytes: params },
+            // Its steps are made later, a few at a time; what they are made of is written at once.
+            false => Weight { shards: 1, bytes: params + view.flow.bytes() },
+        }
+    }
+
+    /// Adds another one.
+    pub fn add(&mut self, other: Weight) {
+        self.shards += other.shards;
+        self.bytes += other.bytes;
+    }
+
+    /// Whether one command chain has enough of it.
+    fn is_enough(self) -> bool {
+        self.shards >= usize::from(MAX_SHARDS) || self.bytes > TEXT_BYTES
+    }
+}
 
 /// What there is to do about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +61,8 @@ pub enum Plan {
 }
 
 /// Looks at a job. `wall_ms` is the leader's wall clock: an instant is due when that shows it. `draw` gives ids that
-/// cannot be guessed. Bounded: some thousand steps of its triggers, and 16 commands. Fails as
+/// cannot be guessed. Bounded: some thousand steps of its triggers, 16 commands, and up to their last one 1,024 shards and
+/// 128 KiB of texts. Fails as
 /// [`Schedule::new`] does.
 pub fn plan(
     view: &JobView,
@@ -55,6 +89,7 @@ pub fn plan(
         revision: state.revision,
         progress: state.progress.clone(),
         commands: Vec::new(),
+        weight: Weight::default(),
     };
     Ok(Plan::Propose(chain.build(next, wall_ms, draw)))
 }
@@ -76,6 +111,7 @@ struct Chain<'a> {
     /// Likewise.
     progress: Progress,
     commands: Vec<JobCommand>,
+    weight: Weight,
 }
 
 impl Chain<'_> {
@@ -96,7 +132,7 @@ impl Chain<'_> {
         while let Some(act) = acts.pop_front() {
             let next = self.act(at, act, &acts, behind.as_ref(), draw);
             match next {
-                Some(next) if self.commands.len() < CHAIN => at = next,
+                Some(next) if self.commands.len() < CHAIN && !self.weight.is_enough() => at = next,
                 _ => break,
             }
         }
@@ -120,6 +156,7 @@ impl Chain<'_> {
                 let task = draw();
                 if let Some(filled) = filled(self.view, self.schedule, &fire, task) {
                     self.progress.fire(&fire);
+                    self.weight.add(Weight::of(self.view, &filled));
                     let next = self.follows(then.front(), at, behind);
                     let follows = next.as_ref().map(|next| next.scheduled_at);
                     let fire = Fire { job, revision, scheduled_at: at, task, filled, next };
@@ -192,26 +229,26 @@ pub fn plan_backfill(
     calendars: &[Calendar],
     row: &BackfillRow,
     draw: &mut dyn FnMut() -> TaskId,
-) -> Result<StepBackfill, TriggerError> {
+) -> Result<BackfillBy, TriggerError> {
     let schedule = view.schedule(calendars)?;
-    let shards = usize::from(view.job.definition.template.shard_total.max(1));
-    let most = BACKFILL_STEP.min(usize::from(MAX_SHARDS).div_ceil(shards));
-    let instants = schedule.range(row.through.saturating_add(1), row.to, most);
+    let instants = schedule.range(row.through.saturating_add(1), row.to, BACKFILL_STEP);
     let mut through = match instants.last() {
-        Some(last) if instants.len() == most => last.scheduled_at,
+        Some(last) if instants.len() == BACKFILL_STEP => last.scheduled_at,
         _ => row.to,
     };
-    let (mut fires, mut bytes) = (Vec::new(), 0);
+    let (mut fires, mut triggers, mut weight) = (Vec::new(), Vec::new(), Weight::default());
     for instant in instants {
-        if bytes > BACKFILL_BYTES {
+        if weight.is_enough() {
             through = instant.scheduled_at - 1;
             break;
         }
         let task = draw();
         if let Some(filled) = filled(view, &schedule, &instant, task) {
-            bytes += filled.params.as_ref().map_or(0, Vec::len);
+            weight.add(Weight::of(view, &filled));
+            triggers.push(instant.triggers.first().copied().unwrap_or_default());
             fires.push(BackfillFire { scheduled_at: instant.scheduled_at, task, filled });
         }
     }
-    Ok(StepBackfill { job: view.key.clone(), version: view.job.version, from: row.through, fires, through })
+    let (job, version, from) = (view.key.clone(), view.job.version, row.through);
+    Ok(BackfillBy { step: StepBackfill { job, version, from, fires, through }, triggers })
 }

@@ -8,8 +8,8 @@ use crate::id::TaskId;
 use crate::job::JobKey;
 use crate::key::{DepKey, ShardKey, TableKey as _, WorkKey, after_prefix};
 use crate::schema::{
-    DepsTable, GraphWorkTable, JobFlowTable, NodeTable, RunFlowTable, RunStepTable, RunTable, ShardPlanTable,
-    SpecTable, TaskTable, WaitsTable,
+    DepsTable, GraphWorkTable, JobFlowTable, JobStateTable, NodeTable, RunFlowTable, RunStepTable, RunTable,
+    ShardPlanTable, SpecTable, TaskJobTable, TaskTable, WaitsTable,
 };
 use crate::tables::{Read, ReadExt as _};
 
@@ -54,6 +54,13 @@ pub fn run<R: Read>(tables: &R, run: TaskId) -> Result<Option<RunView>, R::Error
 /// How many steps of a run have been cancelled.
 pub fn stopped_steps<R: Read>(tables: &R, run: TaskId) -> Result<Option<u16>, R::Error> {
     Ok(tables.get::<RunTable>(&run)?.map(|row| row.stopped))
+}
+
+/// From which task on the others of its job are still to be cancelled for the sake of a queued one.
+pub fn replaced_from<R: Read>(tables: &R, queued: TaskId) -> Result<Option<TaskId>, R::Error> {
+    let Some(job) = tables.get::<TaskJobTable>(&queued)? else { return Ok(None) };
+    let state = tables.get::<JobStateTable>(&job)?.filter(|state| state.queued == Some(queued));
+    Ok(state.and_then(|state| state.replace_from))
 }
 
 /// The tasks around one: of a run or a step the whole run, else everything that is reached over parents and children,

@@ -109,6 +109,22 @@ impl Schedule {
         self.decided(progress, fires, tally.missed, through)
     }
 
+    /// Counts every instant later than `last` up to `through`, whether its jitter is over or not, as skipped for one
+    /// reason. Bounded as [`catch_up`](Schedule::catch_up) is.
+    pub fn passed_over(
+        &self,
+        progress: &Progress,
+        last: Millis,
+        through: Millis,
+        reason: SkipReason,
+    ) -> Option<Missed> {
+        let found = self.between(progress, last, through);
+        let mut tally = Tally { reason, missed: None };
+        found.newest.iter().for_each(|next| tally.add(next.scheduled_at));
+        tally.add_older(&found.older);
+        tally.missed
+    }
+
     /// Leaves out fires of triggers that have no fires left, and looks for the next one.
     fn decided(
         &self,

@@ -36,11 +36,17 @@ pub enum SkipReason {
     Paused,
     /// Its parameters could not be filled in, or were too long afterwards.
     Parameters,
+    /// The job's caller was disabled.
+    CallerDisabled,
+    /// The job's caller may no longer use its handler, or that of one of its steps.
+    HandlerDenied,
+    /// An edit of the job came before it had fired: it waited for the end of its jitter, or for a leader.
+    Edited,
 }
 
 impl SkipReason {
     /// Every reason.
-    pub const ALL: [SkipReason; 8] = [
+    pub const ALL: [SkipReason; 11] = [
         SkipReason::DstGap,
         SkipReason::DstOverlap,
         SkipReason::Calendar,
@@ -49,6 +55,9 @@ impl SkipReason {
         SkipReason::Overlap,
         SkipReason::Paused,
         SkipReason::Parameters,
+        SkipReason::CallerDisabled,
+        SkipReason::HandlerDenied,
+        SkipReason::Edited,
     ];
 
     /// The name in the API.
@@ -62,6 +71,9 @@ impl SkipReason {
             SkipReason::Overlap => "overlap",
             SkipReason::Paused => "paused",
             SkipReason::Parameters => "parameters",
+            SkipReason::CallerDisabled => "callerDisabled",
+            SkipReason::HandlerDenied => "handlerDenied",
+            SkipReason::Edited => "edited",
         }
     }
 }

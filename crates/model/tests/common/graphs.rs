@@ -84,6 +84,10 @@ impl World {
                     .map(|place| MadeStep { task: numbered(ids + place), filled: Filled::default() });
                 GraphCommand::MakeSteps { run: task, from: run.row.made, steps: steps.collect() }
             }
+            WorkKind::Replace => {
+                let from = query::replaced_from(&self.tables, task).expect("maps do not fail")?;
+                GraphCommand::ReplaceMore { queued: task, from }
+            }
             WorkKind::Stop => {
                 let from = query::stopped_steps(&self.tables, task).expect("maps do not fail")?;
                 GraphCommand::StopSteps { run: task, from }

@@ -118,7 +118,7 @@ impl World {
             Some(view) => carry(&view.state.progress, &view.job.definition.triggers, &definition.triggers),
             None => Progress::default(),
         };
-        let after = known.as_ref().map_or(self.now, |view| view.state.decided.max(self.now));
+        let after = known.as_ref().map_or(self.wall(), |view| view.state.decided.max(self.wall()));
         Computed {
             revision: known.map_or(0, |view| view.state.revision),
             calendars: self.calendars(&key, definition).into_iter().map(|row| row.1).collect(),
@@ -162,7 +162,7 @@ impl World {
     /// Lets a job fire when its next instant is due.
     pub fn fires(&mut self, job: &str, task: TaskId) -> Reply {
         let next = self.job(job).state.next.expect("it has a next fire");
-        self.now = self.now.max(next.due_at);
+        self.now = self.now.max(next.due_at + self.ahead);
         let fire = self.fire(job, task).expect("it has a next fire");
         self.run(command(JobCommand::Fire(fire)))
     }

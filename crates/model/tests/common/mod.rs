@@ -40,6 +40,8 @@ pub struct World {
     pub tables: Tables,
     pub index: u64,
     pub now: Millis,
+    /// By how much that is ahead of the leader's wall clock.
+    pub ahead: Millis,
     pub round: u64,
     pub events: Vec<Event>,
 }
@@ -60,8 +62,11 @@ impl World {
         self.run_all(vec![command]).remove(0)
     }
 
-    pub fn run_all(&mut self, changes: Vec<Command>) -> Vec<Reply> {
+    pub fn run_all(&mut self, mut changes: Vec<Command>) -> Vec<Reply> {
         self.index += 1;
+        if self.ahead > 0 {
+            changes.insert(0, Command::WallClock { wall_ms: self.wall() });
+        }
         let batch = Batch { now_ms: self.now, round: self.round, changes };
         self.events.clear();
         let replies =
@@ -69,6 +74,11 @@ impl World {
         let faults = check::check(&self.tables).expect("maps do not fail");
         assert_eq!(faults, Vec::<String>::new(), "after {batch:?}");
         replies
+    }
+
+    /// What the leader's wall clock shows.
+    pub fn wall(&self) -> Millis {
+        self.now - self.ahead
     }
 
     pub fn digest(&self) -> u64 {

@@ -12,7 +12,7 @@ use super::{Golden, executor, job, shard, spec, task};
 pub(super) fn add(golden: &mut Golden) {
     commands(golden);
     rows(golden);
-    for kind in [WorkKind::Resolve, WorkKind::Make, WorkKind::Stop] {
+    for kind in WorkKind::ALL {
         golden.key(&format!("graph work {kind:?}"), &WorkKey { kind, task: task() });
     }
 }
@@ -50,6 +50,7 @@ fn commands(golden: &mut Golden) {
     let steps = vec![MadeStep { task: task(), filled: job::filled() }];
     add("make steps", GraphCommand::MakeSteps { run: task(), from: 2, steps });
     add("stop steps", GraphCommand::StopSteps { run: task(), from: 3 });
+    add("replace more", GraphCommand::ReplaceMore { queued: task(), from: task() });
 }
 
 fn rows(golden: &mut Golden) {

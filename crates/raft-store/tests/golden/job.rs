@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use orloj_model::command::{
-    BackfillFire, Claim, Command, Computed, Fire, Idempotency, JobCommand, PutJob, RunNow, SkipFire,
-    StepBackfill,
+    BackfillBy, BackfillFire, Claim, Command, Computed, EditJob, Fire, Idempotency, JobCommand, PutJob,
+    RunNow, SkipFire, StepBackfill,
 };
+use orloj_model::graph::{JobFlow, OnShardFailure};
 use orloj_model::id::{CalendarName, JobId};
 use orloj_model::job::{
     BackfillRow, CalendarKey, CalendarRow, Cause, Counts, Definition, Filled, HistoryRow, Job, JobKey,
@@ -186,7 +187,10 @@ fn commands(golden: &mut Golden) {
     add("start backfill", JobCommand::StartBackfill { job: job(), from: 1, to: 2, overlap, claim: claim() });
     let fires = vec![BackfillFire { scheduled_at: 3, task: task(), filled: Filled::default() }];
     let step = StepBackfill { job: job(), version: 2, from: 1, fires, through: 4 };
-    add("step backfill", JobCommand::StepBackfill(step));
+    add("step backfill", JobCommand::StepBackfill(step.clone()));
+    add("backfill by", JobCommand::BackfillBy(BackfillBy { step, triggers: vec![2] }));
+    let flow = JobFlow { on_shard_failure: OnShardFailure::Cancel, steps: Vec::new() };
+    add("edit", JobCommand::Edit(Box::new(EditJob { put: put(), flow, missed: missed() })));
     add("stop backfill", JobCommand::StopBackfill { job: job(), claim: claim() });
 }
 
@@ -239,6 +243,11 @@ fn rows(golden: &mut Golden) {
         cause: Cause::Trigger,
     };
     golden.row("job history parameters", &HistoryRow { at: 7, outcome });
+    for reason in [SkipReason::CallerDisabled, SkipReason::HandlerDenied, SkipReason::Edited] {
+        let missed = Missed { reason, ..missed() };
+        let outcome = JobOutcome::Skipped { missed, cause: Cause::Trigger };
+        golden.row(&format!("job history {reason:?}"), &HistoryRow { at: 7, outcome });
+    }
     golden.row("calendar", &CalendarRow { calendar: calendar(), version: 1, created_at: 2, updated_at: 3 });
     golden.row("calendar spread", &SpreadRow { after: Some(job().job) });
     let backfill = BackfillRow {

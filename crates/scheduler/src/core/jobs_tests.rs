@@ -82,7 +82,7 @@ fn the_latest_word_counts_whichever_way_it_moves_the_instant() {
 }
 
 #[test]
-fn a_thousand_jobs_of_one_instant_go_out_in_order_in_bounded_batches() {
+fn b100_a_thousand_jobs_of_one_instant_go_out_in_order_in_bounded_batches() {
     let mut core = leader();
     let window = |number: usize| NextKey { due_at: START.wall_ms + 50, job: key(number) };
     core.load_jobs((0..1_000).map(window).collect(), START);
@@ -136,7 +136,7 @@ fn what_was_refused_is_tried_again_and_what_found_no_room_goes_first() {
 }
 
 #[test]
-fn a_job_without_a_next_fire_leaves_the_wheel() {
+fn b109_a_job_without_a_next_fire_leaves_the_wheel() {
     let mut core = leader();
     next(&mut core, 1, START.wall_ms + 100, START);
     core.event(&Event::JobChanged { job: key(1), version: Some(2) }, at(1));

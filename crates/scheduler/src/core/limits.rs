@@ -1,8 +1,10 @@
 //! How many tasks of a job, and of a caller, may run at a time.
 //!
-//! What is over a limit is *parked*: it stays ready, but out of the waiting room, so that a thousand tasks of one job
-//! that wait for each other cost nothing in a pass over the room. When a place is free, those who are first in the
-//! room's own order go back into it. A task counts once, however many shards of it run.
+//! What is over a limit is *parked*: it stays ready, but out of the waiting room, so that a hundred thousand tasks of one
+//! job that wait for each other cost nothing in a pass over the room. When places are free, those who are first in the
+//! room's own order go back into it: of each demand class as many as there are places, and no more before one of these
+//! has been placed or has gone. So whoever finds no executor holds up nobody of another class, and those behind it stay
+//! parked. A task counts once, however many shards of it run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,11 +14,15 @@ use orloj_model::key::ShardKey;
 use orloj_model::task::TaskSpec;
 
 use super::{Core, Tracked};
+use crate::placement::ClassId;
 use crate::waiting::{Turn, Waiting};
 
 /// Jobs without a limit, of which that is known although none of their tasks runs; more are forgotten. Where more jobs
 /// have a limit, as many as those are kept beside them.
 const KEPT_JOBS: usize = 16_384;
+
+/// The most shards that one pass lets through. Where two limits meet, one may let through what the other holds up.
+const THROUGH_PER_PASS: usize = 1_024;
 
 /// Whose limit it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,13 +39,65 @@ struct Gate {
     /// Somebody has told what the limit is. A task that runs is counted before that, too.
     known: bool,
     running: u32,
-    parked: BTreeSet<Turn>,
+    parked: BTreeMap<ClassId, BTreeSet<Turn>>,
+    /// How many of each class were let through and are in the room still.
+    through: BTreeMap<ClassId, usize>,
 }
 
 impl Gate {
     fn free(&self) -> usize {
         self.most.map_or(usize::MAX, |most| most.saturating_sub(self.running) as usize)
     }
+
+    fn park(&mut self, class: ClassId, turn: Turn) {
+        self.parked.entry(class).or_default().insert(turn);
+    }
+
+    fn unpark(&mut self, class: ClassId, turn: Turn) {
+        if let Some(turns) = self.parked.get_mut(&class) {
+            turns.remove(&turn);
+            if turns.is_empty() {
+                self.parked.remove(&class);
+            }
+        }
+    }
+
+    /// One that was let through is in the room no more.
+    fn step_out(&mut self, class: ClassId) {
+        if let Some(count) = self.through.get_mut(&class) {
+            *count -= 1;
+            if *count == 0 {
+                self.through.remove(&class);
+            }
+        }
+    }
+
+    /// Lets through as many of each class as there are places, at most `left` in all.
+    fn let_through(&mut self, left: &mut usize) -> Vec<(ClassId, ShardKey)> {
+        let (free, mut through) = (self.free(), Vec::new());
+        for (class, turns) in &mut self.parked {
+            let inside = self.through.get(class).copied().unwrap_or_default();
+            let places = free.saturating_sub(inside).min(*left);
+            let first = std::iter::from_fn(|| turns.pop_first()).take(places);
+            let before = through.len();
+            through.extend(first.map(|turn| (*class, turn.shard)));
+            let count = through.len() - before;
+            *left -= count;
+            if count > 0 {
+                self.through.insert(*class, inside + count);
+            }
+        }
+        self.parked.retain(|_, turns| !turns.is_empty());
+        through
+    }
+}
+
+/// Where a shard that is held up is parked.
+#[derive(Debug)]
+struct Parked {
+    owner: Owner,
+    class: ClassId,
+    turn: Turn,
 }
 
 /// A task that runs.
@@ -56,8 +114,12 @@ pub(super) struct Limits {
     callers: BTreeMap<CallerId, u32>,
     gates: HashMap<Owner, Gate>,
     tasks: HashMap<TaskId, Running>,
-    /// By whose limit a shard is held up, and its turn.
-    parked: HashMap<ShardKey, (Owner, Turn)>,
+    /// What is held up, and by whose limit. In order, so that the shards of a task are together.
+    parked: BTreeMap<ShardKey, Parked>,
+    /// What was let through and is in the room still, and by whose limit.
+    through: HashMap<ShardKey, (Owner, ClassId)>,
+    /// Shards of tasks that have begun to run: no limit holds them up any more.
+    released: Vec<ShardKey>,
     /// Gates that may let somebody through.
     open: BTreeSet<Owner>,
     /// How many gates the last sweep said there may be before the next one; [`KEPT_JOBS`] at least.
@@ -92,16 +154,36 @@ impl Limits {
         let is_full = |owner: &Owner| self.gates.get(owner).is_some_and(|gate| gate.free() == 0);
         let owners = self.owners(spec);
         let Some(owner) = owners.iter().find(|owner| is_full(owner)).cloned() else { return false };
-        let turn = waiting.turn();
+        let (shard, class, turn) = (waiting.shard, waiting.class, waiting.turn());
         // A place that another limit has left for it is somebody else's.
         self.open.extend(owners.into_iter().filter(|other| *other != owner));
-        self.gates.entry(owner.clone()).or_default().parked.insert(turn);
-        self.parked.insert(waiting.shard, (owner, turn));
+        self.step_out(shard);
+        self.gates.entry(owner.clone()).or_default().park(class, turn);
+        self.parked.insert(shard, Parked { owner, class, turn });
+        true
+    }
+
+    /// A shard that was let through is in the room no more.
+    fn step_out(&mut self, shard: ShardKey) {
+        if let Some((owner, class)) = self.through.remove(&shard)
+            && let Some(gate) = self.gates.get_mut(&owner)
+        {
+            gate.step_out(class);
+        }
+    }
+
+    /// A shard is parked no more; whether it was.
+    fn unpark(&mut self, shard: ShardKey) -> bool {
+        let Some(Parked { owner, class, turn }) = self.parked.remove(&shard) else { return false };
+        if let Some(gate) = self.gates.get_mut(&owner) {
+            gate.unpark(class, turn);
+        }
         true
     }
 
     /// A shard is about to run, or runs.
     pub(super) fn taken(&mut self, shard: ShardKey, spec: &TaskSpec) {
+        self.step_out(shard);
         if let Some(running) = self.tasks.get_mut(&shard.task) {
             running.shards.insert(shard.shard);
             return;
@@ -114,6 +196,12 @@ impl Limits {
             self.gates.entry(owner.clone()).or_default().running += 1;
         }
         self.tasks.insert(shard.task, Running { owners, shards: BTreeSet::from([shard.shard]) });
+        let of_task = ShardKey { shard: 0, ..shard }..=ShardKey { shard: u16::MAX, ..shard };
+        let others: Vec<ShardKey> = self.parked.range(of_task).map(|(other, _)| *other).collect();
+        for other in others {
+            self.unpark(other);
+            self.released.push(other);
+        }
     }
 
     /// A shard does not run any more.
@@ -134,28 +222,29 @@ impl Limits {
 
     /// A shard that was ready waits no more: whoever was held up behind it may go in its place.
     pub(super) fn gone(&mut self, shard: ShardKey, spec: &TaskSpec) {
-        if let Some((owner, turn)) = self.parked.remove(&shard)
-            && let Some(gate) = self.gates.get_mut(&owner)
-        {
-            gate.parked.remove(&turn);
-        }
+        self.unpark(shard);
+        self.step_out(shard);
         for owner in self.owners(spec) {
             self.open.insert(owner);
         }
     }
 
-    /// Those that may go back into the room: as many as there are free places. Whoever finds no executor there takes no
-    /// place, so the next ones follow with the next pass.
-    fn let_through(&mut self) -> Vec<ShardKey> {
-        let mut through = Vec::new();
+    /// Those that may go back into the room, at most `left` by the limits that hold them up.
+    fn let_through(&mut self, left: &mut usize) -> Vec<ShardKey> {
+        let mut through = std::mem::take(&mut self.released);
         for owner in std::mem::take(&mut self.open) {
-            let Some(gate) = self.gates.get_mut(&owner) else { continue };
-            for _ in 0..gate.free() {
-                let Some(turn) = gate.parked.pop_first() else { break };
-                self.parked.remove(&turn.shard);
-                through.push(turn.shard);
+            if *left == 0 {
+                // With the next pass.
+                self.open.insert(owner);
+                continue;
             }
-            if gate.free() > 0 && !gate.parked.is_empty() {
+            let Some(gate) = self.gates.get_mut(&owner) else { continue };
+            for (class, shard) in gate.let_through(left) {
+                self.parked.remove(&shard);
+                self.through.insert(shard, (owner.clone(), class));
+                through.push(shard);
+            }
+            if *left == 0 {
                 self.open.insert(owner);
             }
         }
@@ -166,7 +255,10 @@ impl Limits {
         if self.gates.len() > self.sweep_above.max(KEPT_JOBS) {
             let in_use = |owner: &Owner, gate: &mut Gate| {
                 // One with a limit may have tasks in the room.
-                matches!(owner, Owner::Caller(_)) || gate.running > 0 || gate.most.is_some()
+                matches!(owner, Owner::Caller(_))
+                    || gate.running > 0
+                    || gate.most.is_some()
+                    || !gate.parked.is_empty()
             };
             self.gates.retain(in_use);
             // A sweep looks at every gate. Were there one for each new job once many have limits, a hundred thousand
@@ -200,11 +292,22 @@ impl Core {
         self.limits.taken(shard, spec);
     }
 
-    /// Lets into the waiting room whom no limit holds up any more.
+    /// Lets into the waiting room whom no limit holds up any more. Whoever another limit holds up makes room for the
+    /// next one.
     pub(super) fn let_through(&mut self) {
-        for shard in self.limits.let_through() {
-            if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
-                self.wait(candidate);
+        let mut left = THROUGH_PER_PASS;
+        loop {
+            let through = self.limits.let_through(&mut left);
+            if through.is_empty() {
+                return;
+            }
+            for shard in through {
+                if !matches!(self.tracked.get(&shard), Some(Tracked::Waiting(_))) {
+                    continue;
+                }
+                if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
+                    self.wait(candidate);
+                }
             }
         }
     }

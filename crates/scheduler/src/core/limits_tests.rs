@@ -252,6 +252,98 @@ fn whoever_finds_no_executor_holds_nobody_up() {
 }
 
 #[test]
+fn what_is_parked_costs_a_pass_nothing_and_goes_back_one_by_one() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    for number in 1..=200 {
+        ready(&mut core, number, spec(Some("j")));
+    }
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    assert_eq!((core.waiting.len(), core.limits.parked()), (0, 199), "one leaves the room once");
+    ready(&mut core, 201, spec(Some("j")));
+    assert_eq!((core.waiting.len(), core.limits.parked()), (0, 200), "and whoever comes later not even that");
+    // While no executor takes anything, those that may go wait in the room: one, however many passes there are.
+    take_executors_away(&mut core);
+    ends(&mut core, shard(1));
+    for _ in 0..50 {
+        assert_eq!(granted(&mut core), []);
+    }
+    assert_eq!((core.waiting.len(), core.limits.parked()), (1, 199));
+    add_executor(&mut core, "c");
+    assert_eq!(numbers(granted(&mut core)), [2], "in their order");
+    for number in 2..=200 {
+        ends(&mut core, shard(number));
+        assert_eq!(numbers(granted(&mut core)), [number + 1]);
+        assert_eq!(core.waiting.len(), 0);
+    }
+    ends(&mut core, shard(201));
+    assert!(core.limits.tasks.is_empty() && core.limits.parked.is_empty() && core.limits.through.is_empty());
+}
+
+/// Nobody takes anything any more.
+fn take_executors_away(core: &mut Core) {
+    for name in ["a", "b"] {
+        let id = ExecutorId::new(name).expect("a valid name");
+        let idx = core.fleet.find(&id).expect("it is there");
+        core.fleet.set_open(idx, false);
+    }
+}
+
+#[test]
+fn what_leaves_the_room_takes_no_place_in_a_pass() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    for number in 0..700_u32 {
+        let mut id = [1; 16];
+        id[..4].copy_from_slice(&number.to_be_bytes());
+        ready_as(
+            &mut core,
+            ShardKey { task: TaskId(id), shard: 0 },
+            i64::from(number),
+            spec(Some("j")),
+            None,
+        );
+    }
+    ready(&mut core, 9, spec(None));
+    let granted = granted(&mut core);
+    assert_eq!(granted.len(), 2, "one of the job, and the one behind all of it");
+}
+
+#[test]
+fn all_shards_of_a_task_that_runs_may_run() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready(&mut core, 1, spec(Some("j")));
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    let of_three = TaskSpec { shard_total: 3, ..spec(Some("j")) };
+    for number in 0..3 {
+        ready_as(&mut core, ShardKey { shard: number, ..shard(2) }, 5, of_three.clone(), None);
+    }
+    assert_eq!(granted(&mut core), [], "the other task runs");
+    ends(&mut core, shard(1));
+    assert_eq!(numbers(granted(&mut core)), [2]);
+    assert_eq!(numbers(granted(&mut core)), [2, 2], "it counts once");
+}
+
+#[test]
+fn a_place_of_the_caller_is_not_kept_by_a_job_that_may_not_use_it() {
+    let mut core = leader(BTreeMap::from([(caller(), 2)]));
+    core.limit_job(&job("j"), Some(1));
+    for number in 1..=2 {
+        ready(&mut core, number, spec(None));
+    }
+    assert_eq!(numbers(granted(&mut core)), [1, 2], "the caller runs as much as it may");
+    for number in 3..=40 {
+        ready(&mut core, number, spec(Some("j")));
+    }
+    ready(&mut core, 50, spec(None));
+    ends(&mut core, shard(1));
+    assert_eq!(numbers(granted(&mut core)), [3]);
+    ends(&mut core, shard(2));
+    assert_eq!(numbers(granted(&mut core)), [50], "the job is at its own limit");
+}
+
+#[test]
 fn a_refused_grant_gives_its_place_back() {
     let mut core = leader(BTreeMap::new());
     core.limit_job(&job("j"), Some(1));

@@ -21,6 +21,8 @@ const GRANTS_IN_FLIGHT: usize = 2_048;
 const READY_AFTER_MS: u64 = 1_000;
 /// How long no grant is proposed after the log had no room for one, in milliseconds.
 const NO_ROOM_PAUSE_MS: u64 = 100;
+/// The most commands that are proposed again in one call of [`Core::retry`]: one entry of the proposer.
+const AGAIN_PER_CALL: usize = 512;
 /// How many entries of the list of those to write down may be out of date.
 const UNREADY_SLACK: usize = 4_096;
 /// The most shards written to the ready index in one call, and only while no grant is on its way.
@@ -55,7 +57,12 @@ impl Core {
         self.sharded.note(candidate.shard);
         let (shard, priority, since) = (candidate.shard, candidate.spec.priority, candidate.since);
         let since = if is_on(Mutant::OldestLast) { Millis::MAX - since } else { since };
-        self.waiting.insert(Waiting { shard, class, priority, since });
+        let waiting = Waiting { shard, class, priority, since };
+        // A broadcast has no shards yet that a limit could count.
+        let limited = candidate.spec.strategy != Strategy::Broadcast;
+        if !limited || !self.limits.hold_up(&waiting, &candidate.spec) {
+            self.waiting.insert(waiting);
+        }
         self.tracked.insert(shard, Tracked::Waiting(candidate));
     }
 
@@ -83,13 +90,13 @@ impl Core {
 
     fn place(&mut self, waiting: &Waiting, grants: &mut Vec<Command>) -> Answer {
         let shard = waiting.shard;
-        let Some(Tracked::Waiting(candidate)) = self.tracked.get(&shard) else { return Answer::Taken };
+        let Some(Tracked::Waiting(candidate)) = self.tracked.get(&shard) else { return Answer::Left };
         if candidate.spec.strategy == Strategy::Broadcast {
             return self.aim(waiting, grants);
         }
         if self.limits.hold_up(waiting, &candidate.spec) {
             // It stays ready, and goes back into the room when there is a place for it.
-            return Answer::Taken;
+            return Answer::Left;
         }
         let mut others = self.sharded.holders(shard.task);
         let with_last;
@@ -166,7 +173,7 @@ impl Core {
             }
             Command::MakeReady { shard } => {
                 if let Reply::Refused(Refusal::NotDue { due_at }) = reply {
-                    self.track_due((*shard).into(), *due_at, DueClock::Cluster, now);
+                    self.track_due((*shard).into(), *due_at, DueClock::Wall, now);
                 }
             }
             Command::Graph(command) => self.graph_applied(command, reply, now),
@@ -189,8 +196,9 @@ impl Core {
         self.sharded.left(shard, executor);
         self.limits.left(shard);
         match reply {
+            // The cluster's time never goes back: it was the wall clock that did.
             Reply::Refused(Refusal::NotDue { due_at }) => {
-                self.track_due(shard, *due_at, DueClock::Cluster, now);
+                self.track_due(shard, *due_at, DueClock::Wall, now);
             }
             // The rows say something else than was believed: read them again.
             Reply::Refused(Refusal::WrongAttempt { .. }) => self.look_again(shard),
@@ -253,16 +261,18 @@ impl Core {
                         self.wait(candidate);
                     }
                 }
-                other => self.again.push(other),
+                other => self.again.push_back(other),
             }
         }
     }
 
-    /// Proposes again what had found no room.
+    /// Proposes again what had found no room, oldest first and not more than one entry takes: it would find none
+    /// again, and take that of others.
     pub(crate) fn retry(&mut self) {
         self.retry_jobs();
-        if !self.again.is_empty() {
-            self.steps.push(Step::Propose(std::mem::take(&mut self.again)));
+        let count = self.again.len().min(AGAIN_PER_CALL);
+        if count > 0 {
+            self.steps.push(Step::Propose(self.again.drain(..count).collect()));
         }
     }
 

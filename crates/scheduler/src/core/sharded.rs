@@ -121,7 +121,7 @@ impl Core {
         };
         match reply {
             Reply::Refused(Refusal::NotDue { due_at }) => {
-                self.track_due(shard, *due_at, orloj_model::task::DueClock::Cluster, now);
+                self.track_due(shard, *due_at, orloj_model::task::DueClock::Wall, now);
             }
             Reply::Refused(Refusal::ExecutorAlive | Refusal::StaleGraph) => self.look_again(shard),
             _ => {}

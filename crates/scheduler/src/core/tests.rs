@@ -241,6 +241,24 @@ fn a_timer_waits_for_the_clock_that_decides() {
 }
 
 #[test]
+fn a_grant_that_a_step_back_overtook_waits_for_the_wall_clock() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    core.plan(at(0));
+    let command = proposals(&mut core).remove(0);
+    // The wall clock was set back before the entry was stamped; the cluster's time was not.
+    let back = |ms| Now { wall_ms: at(ms).wall_ms - 500, ..at(ms) };
+    let due_at = START.wall_ms;
+    core.applied(&command, &Reply::Refused(Refusal::NotDue { due_at }), back(1));
+    for ms in [1, 100, 480] {
+        core.advance(back(ms));
+        assert_eq!(core.next_due(back(ms)), vec![], "no grant is tried in vain meanwhile");
+    }
+    core.advance(back(520));
+    assert_eq!(core.next_due(back(520)), vec![shard(1)]);
+}
+
+#[test]
 fn a_slew_too_small_to_be_a_step_makes_nothing_early() {
     let mut core = leader(&[("a", 1)]);
     let due_at = START.wall_ms + 100;
@@ -294,6 +312,24 @@ fn what_is_beyond_the_window_costs_no_timer() {
     assert!(from < year && year < until);
     core.load_window(until, &[near], &[], almost);
     assert_eq!(core.counts().timed, 1);
+}
+
+#[test]
+fn what_found_no_room_is_proposed_again_entry_by_entry_in_its_order() {
+    let mut core = leader(&[("a", 1)]);
+    let expire = |number: u16| Command::Expire {
+        task: TaskId([number.to_be_bytes(); 8].concat().try_into().expect("16 bytes")),
+    };
+    let commands: Vec<Command> = (0..1_300).map(expire).collect();
+    core.not_proposed(commands.clone(), at(0));
+    let mut again = Vec::new();
+    for right in [512, 512, 276, 0] {
+        core.retry();
+        let proposed = proposals(&mut core);
+        assert_eq!(proposed.len(), right);
+        again.extend(proposed);
+    }
+    assert_eq!(again, commands);
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::core::Step;
 const WORK_PER_TURN: usize = 64;
 /// The most of them that make steps: each has up to [`STEP_BYTES`].
 const MAKES_PER_TURN: usize = 4;
+/// The most commands that have been proposed and not answered. Beyond that the log is what is slow, and more of them would
+/// only keep grants and reports from it.
+const WORK_IN_FLIGHT: usize = 256;
 /// A command makes no further step when it has so many bytes of parameters.
 const STEP_BYTES: usize = 256 << 10;
 
@@ -28,6 +31,8 @@ const STEP_BYTES: usize = 256 << 10;
 pub(super) struct GraphWork {
     waits: BTreeSet<WorkKey>,
     queue: VecDeque<WorkKey>,
+    /// Commands that have been proposed and not answered.
+    in_flight: usize,
 }
 
 impl GraphWork {
@@ -45,6 +50,25 @@ impl GraphWork {
 
     fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// How many commands may be proposed now.
+    fn room(&self) -> usize {
+        WORK_PER_TURN.min(WORK_IN_FLIGHT.saturating_sub(self.in_flight))
+    }
+}
+
+/// Whether a command is one of those that this module proposes.
+fn is_work(command: &GraphCommand) -> bool {
+    match command {
+        GraphCommand::Resolve { .. }
+        | GraphCommand::MakeSteps { .. }
+        | GraphCommand::StopSteps { .. }
+        | GraphCommand::ReplaceMore { .. } => true,
+        GraphCommand::Submit(_)
+        | GraphCommand::Aim { .. }
+        | GraphCommand::Strand { .. }
+        | GraphCommand::PutJob(_) => false,
     }
 }
 
@@ -67,9 +91,9 @@ impl Leader<'_> {
         }
         let view = self.shared.store.view();
         let random = Arc::clone(&self.shared.random);
-        let (mut commands, mut makes) = (Vec::new(), 0);
+        let (mut commands, mut makes, room) = (Vec::new(), 0, self.graph.room());
         // What is left has its turn when these have been applied.
-        while commands.len() < WORK_PER_TURN
+        while commands.len() < room
             && makes < MAKES_PER_TURN
             && let Some(work) = self.graph.next()
         {
@@ -78,14 +102,17 @@ impl Leader<'_> {
             commands.extend(command.map(|command| Command::Graph(Box::new(command))));
         }
         drop(view);
+        self.graph.in_flight += commands.len();
         if !commands.is_empty() {
             self.start(Step::Propose(commands), false);
         }
         Ok(())
     }
 
-    /// A command was refused: somebody went on meanwhile, as a rule, and an event has told of that.
-    pub(super) fn graph_refused(&mut self, command: &GraphCommand, reply: &Reply) {
+    /// A command was answered. One that was refused came too late, as a rule: somebody went on meanwhile, and an event has
+    /// told of that.
+    pub(super) fn graph_answered(&mut self, command: &GraphCommand, reply: &Reply) {
+        self.graph.in_flight -= usize::from(is_work(command)).min(self.graph.in_flight);
         match (command, reply) {
             (GraphCommand::MakeSteps { run, .. }, Reply::Refused(Refusal::TaskExists)) => {
                 self.graph.add(WorkKey { kind: WorkKind::Make, task: *run });
@@ -110,6 +137,9 @@ fn command<R: Read>(
         WorkKind::Make => query::run(view, task)?.filter(|run| run.row.begun).map(|run| {
             GraphCommand::MakeSteps { run: task, from: run.row.made, steps: next_steps(&run, draw) }
         }),
+        WorkKind::Replace => {
+            query::replaced_from(view, task)?.map(|from| GraphCommand::ReplaceMore { queued: task, from })
+        }
         WorkKind::Stop => {
             query::stopped_steps(view, task)?.map(|from| GraphCommand::StopSteps { run: task, from })
         }
@@ -138,4 +168,23 @@ fn fill(run: &RunView, step: &FlowStep, task: TaskId) -> Filled {
     let key = JobKey { caller: run.caller.clone(), job };
     let filled = step.template.fill(&key, task, run.scheduled_at, &run.flow.time_zone);
     filled.ok().filter(Filled::is_within_bounds).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_bounds_what_a_turn_takes() {
+        let at = |in_flight| GraphWork { in_flight, ..GraphWork::default() }.room();
+        assert_eq!((at(0), at(WORK_IN_FLIGHT - 3), at(WORK_IN_FLIGHT)), (WORK_PER_TURN, 3, 0));
+    }
+
+    #[test]
+    fn only_what_is_proposed_here_is_counted() {
+        let queued = TaskId([1; 16]);
+        assert!(is_work(&GraphCommand::ReplaceMore { queued, from: queued }));
+        assert!(is_work(&GraphCommand::StopSteps { run: queued, from: 0 }));
+        assert!(!is_work(&GraphCommand::Aim { task: queued, targets: Vec::new() }));
+    }
 }

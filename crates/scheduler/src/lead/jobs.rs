@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use orloj_model::command::JobCommand;
 use orloj_model::id::{Millis, Round, TaskId};
-use orloj_model::job::{CalendarKey, Heeded, JobKey, Plan, plan, plan_backfill};
+use orloj_model::job::{CalendarKey, Heeded, JobKey, Plan, Weight, plan, plan_backfill};
+use orloj_model::query::JobView;
 use orloj_model::random::Random;
 use orloj_model::tables::Read;
 use orloj_model::task::TaskSpec;
@@ -20,8 +21,11 @@ use crate::core::{After, Candidate, Duty, Now};
 
 /// Duties whose rows are read at one go; then others get the thread.
 const READ_AT_ONCE: usize = 16;
-/// A batch takes no further duty when it has so many commands, or so many bytes of parameters.
+/// A batch takes no further duty when it has so many commands, or when the tasks that they make have so many shards or
+/// bytes of texts: what is left has its turn in the next one, between which others find room in the log. A single duty
+/// adds no more than [`plan`] and [`plan_backfill`] allow.
 const COMMANDS_PER_BATCH: usize = 256;
+const SHARDS_PER_BATCH: usize = 4_096;
 const BYTES_PER_BATCH: usize = 512 << 10;
 /// When to look again at a job whose triggers this release cannot compute, in milliseconds.
 const BROKEN_PAUSE_MS: i64 = 60_000;
@@ -44,7 +48,8 @@ struct Batch {
     random: Arc<dyn Random>,
     /// What is proposed, each with the number of its duty.
     commands: Vec<(usize, Command)>,
-    bytes: usize,
+    /// How heavy that is.
+    weight: Weight,
 }
 
 impl Leader<'_> {
@@ -121,7 +126,7 @@ impl Leader<'_> {
             clock: self.shared.clock.clone(),
             random: Arc::clone(&self.shared.random),
             commands: Vec::new(),
-            bytes: 0,
+            weight: Weight::default(),
         };
         self.spawn(async move { Done::Jobs(batch.perform(duties).await) });
     }
@@ -151,6 +156,12 @@ impl Leader<'_> {
 }
 
 impl Batch {
+    fn is_full(&self) -> bool {
+        self.commands.len() >= COMMANDS_PER_BATCH
+            || self.weight.shards >= SHARDS_PER_BATCH
+            || self.weight.bytes >= BYTES_PER_BATCH
+    }
+
     async fn perform(mut self, duties: Vec<Duty>) -> Result<Vec<(Duty, After, Vec<Reply>)>, Undone> {
         let mut done = Vec::with_capacity(duties.len());
         let mut duties = duties.into_iter().peekable();
@@ -158,8 +169,7 @@ impl Batch {
             let view = self.store.view();
             let wall_ms = self.clock.base().wall_ms();
             for duty in duties.by_ref().take(READ_AT_ONCE) {
-                let full = self.commands.len() >= COMMANDS_PER_BATCH || self.bytes >= BYTES_PER_BATCH;
-                let after = match full {
+                let after = match self.is_full() {
                     true => After::Next,
                     false => self.look(&view, done.len(), &duty, wall_ms).map_err(Undone::Broken)?,
                 };
@@ -208,7 +218,7 @@ impl Batch {
             Ok(Plan::Rest) => Ok(After::Rest),
             Ok(Plan::Later(at)) => Ok(After::At(at)),
             Ok(Plan::Propose(commands)) => {
-                commands.into_iter().for_each(|command| self.add(place, command));
+                commands.into_iter().for_each(|command| self.add(place, &job, command));
                 Ok(After::Rest)
             }
             Err(problem) => {
@@ -227,7 +237,7 @@ impl Batch {
         let random = Arc::clone(&self.random);
         match plan_backfill(&job, &heeded.calendars, &row, &mut || TaskId::draw(&*random)) {
             Ok(step) => {
-                self.add(place, JobCommand::StepBackfill(step));
+                self.add(place, &job, JobCommand::BackfillBy(step));
                 Ok(After::Rest)
             }
             Err(problem) => {
@@ -246,19 +256,20 @@ impl Batch {
         if let Some((calendar, row)) =
             query::spreading(view, usize::MAX)?.into_iter().find(|(found, _)| found == key)
         {
-            self.add(place, JobCommand::SpreadCalendar { calendar, after: row.after });
+            let command = JobCommand::SpreadCalendar { calendar, after: row.after };
+            self.commands.push((place, Command::Job(Box::new(command))));
         }
         Ok(After::Rest)
     }
 
-    fn add(&mut self, place: usize, command: JobCommand) {
-        self.bytes += match &command {
-            JobCommand::Fire(fire) => fire.filled.params.as_ref().map_or(0, Vec::len),
-            JobCommand::StepBackfill(step) => {
-                step.fires.iter().filter_map(|fire| fire.filled.params.as_ref()).map(Vec::len).sum()
+    fn add(&mut self, place: usize, job: &JobView, command: JobCommand) {
+        match &command {
+            JobCommand::Fire(fire) => self.weight.add(Weight::of(job, &fire.filled)),
+            JobCommand::BackfillBy(by) => {
+                by.step.fires.iter().for_each(|fire| self.weight.add(Weight::of(job, &fire.filled)));
             }
-            _ => 0,
-        };
+            _ => {}
+        }
         self.commands.push((place, Command::Job(Box::new(command))));
     }
 

@@ -80,13 +80,16 @@ impl Leader<'_> {
         self.shared.metrics.pushes.inc();
         let fresh: Vec<_> = leases.iter().map(|lease| self.fresh.take_for(lease)).collect();
         self.spawn(async move {
-            let view = store.view();
             let mut attempts = Vec::with_capacity(leases.len());
             let mut pushed = Vec::with_capacity(leases.len());
             for (lease, fresh) in leases.iter().zip(fresh) {
                 let dispatch = match fresh {
                     Some(fresh) => Ok(Some(rows::first_dispatch(lease, &fresh))),
-                    None => rows::dispatch(&view, lease),
+                    None => {
+                        // It may read some megabytes of what its parents returned: others get the thread in between.
+                        tokio::task::yield_now().await;
+                        rows::dispatch(&store.view(), lease)
+                    }
                 };
                 match dispatch {
                     Ok(Some(dispatch)) => {
@@ -98,7 +101,6 @@ impl Leader<'_> {
                     Err(fault) => return Done::Broken(fault),
                 }
             }
-            drop(view);
             if attempts.is_empty() {
                 let ack = RunAck { verdicts: Vec::new(), refusal: None, free_slots: 0, free_places: 0 };
                 return Done::Pushed(executor, pushed, Ok(ack));
@@ -171,7 +173,7 @@ impl Leader<'_> {
                         return Err(Ended::Lost);
                     }
                     if let Command::Graph(command) = command {
-                        self.graph_refused(command, &applied.reply);
+                        self.graph_answered(command, &applied.reply);
                     }
                 }
             }

@@ -6,7 +6,7 @@ use orloj_model::id::TaskId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::reference::{self, Which};
+use super::reference::{self, REFERENCES_LIMIT, Which};
 use super::{Strategy, Submit};
 use crate::problem::FieldError;
 
@@ -77,14 +77,20 @@ impl Submit {
     }
 }
 
-/// Adds each reference in `params` that names none of the parents.
+/// Adds each reference in `params` that names none of the parents, or that there are too many.
 pub(super) fn check_references(
     faults: &mut Vec<FieldError>,
     params: &serde_json::Value,
     parents: &[&str],
     pointer: &str,
 ) {
-    for (below, reference) in reference::all(params) {
+    let all = reference::all(params);
+    if all.len() > REFERENCES_LIMIT {
+        let message = format!("{} references to parents are more than {REFERENCES_LIMIT}", all.len());
+        faults.push(FieldError::new(pointer, message));
+        return;
+    }
+    for (below, reference) in all {
         let known = match &reference.which {
             Which::Name(name) => parents.contains(&name.as_str()),
             Which::Place(place) => *place < parents.len(),

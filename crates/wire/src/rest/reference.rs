@@ -11,6 +11,10 @@
 
 use serde_json::Value;
 
+/// The most references in one task's parameters: the result and the status of each of as many parents as it may have. Each
+/// is looked up for every attempt.
+pub const REFERENCES_LIMIT: usize = 2_000;
+
 /// What is referred to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {

@@ -292,6 +292,8 @@ mod tests {
     #[test]
     fn faults_name_the_step_and_the_value() {
         let mut refers = step("b", &["a"]);
+        let mut many = step("b", &["a"]);
+        many.params = Strict((0..2_001).map(|_| json!({"$status": "a"})).collect());
         refers.params = Strict(json!({"x": [{"$result": "a"}, {"$result": "c"}, {"$status": 1}]}));
         for (steps, pointer, shown) in [
             (vec![step("a b", &[])], "/steps/0/name", "' ' at position 1"),
@@ -300,6 +302,7 @@ mod tests {
             (vec![step("a", &["z"])], "/steps/0/dependsOn/0/step", "\"z\" is no step"),
             (vec![step("a", &[]), step("b", &["a", "a"])], "/steps/1/dependsOn/1/step", "twice"),
             (vec![step("a", &[]), refers, step("c", &[])], "/steps/1/params/x/1", "\"c\" is none"),
+            (vec![step("a", &[]), many], "/steps/1/params", "2001 references"),
             ((0..1_001).map(|number| step(&format!("s{number}"), &[])).collect(), "/steps", "1001 steps"),
         ] {
             let found = faults(&steps);

@@ -27,7 +27,8 @@ words! {
     /// [`orloj_model::trigger::DstEffect`]
     DstEffect = "gapShifted" | "overlapFirst" | "overlapSecond";
     /// [`orloj_model::trigger::SkipReason`]
-    SkipReason = "dstGap" | "dstOverlap" | "calendar" | "misfire" | "misfireCap" | "overlap" | "paused" | "parameters";
+    SkipReason = "dstGap" | "dstOverlap" | "calendar" | "misfire" | "misfireCap" | "overlap" | "paused" | "parameters"
+        | "callerDisabled" | "handlerDenied" | "edited";
     /// [`orloj_model::trigger::Gap`]
     Gap = "skip" | "shift";
     /// [`orloj_model::trigger::Overlap`]

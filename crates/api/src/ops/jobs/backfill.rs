@@ -21,7 +21,7 @@ impl Call<'_> {
         let refuse = |pointer: &str, message: String| {
             Failure::fields(Code::ValidationFailed, vec![FieldError::new(pointer, message)])
         };
-        let now = self.now()?;
+        let now = self.now();
         if to.0 > now {
             return Err(refuse("/to", format!("{to} is later than now, {}", Time(now))));
         }
@@ -30,6 +30,7 @@ impl Call<'_> {
         }
         self.up_to_date().await?;
         let view = self.own_job(&key)?.value;
+        self.may_run(&view)?;
         let heeded = self.heeded(&view.job.definition.calendars)?;
         let schedule = view.schedule(&heeded.calendars).map_err(not_computable)?;
         match schedule.range(from.0, to.0, BACKFILL_LIMIT + 1).len() {

@@ -2,11 +2,10 @@
 
 use orloj_model::command::Computed;
 use orloj_model::id::{CalendarName, Millis};
-use orloj_model::job::computed_for_put;
-use orloj_model::job::{Definition, JobKey, Template};
+use orloj_model::job::{Definition, JobKey, Template, computed_for_put, dropped_by_edit};
 use orloj_model::query::JobView;
 use orloj_model::task::TaskSpec;
-use orloj_model::trigger::{self, Calendar, CatchUp, Schedule, Trigger};
+use orloj_model::trigger::{self, Calendar, CatchUp, Missed, Schedule, Trigger};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::job::{JobSpec, MISFIRE_CAP, MISFIRE_GRACE_MS, Misfire};
 
@@ -76,15 +75,15 @@ impl Call<'_> {
         })
     }
 
-    /// The next fire of a definition. Triggers that are new must have one: a job that can never fire is a mistake
-    /// of whoever wrote it.
+    /// The next fire of a definition, and the instants that its triggers had named before and that come to nothing now.
+    /// Triggers that are new must have a next fire: a job that can never fire is a mistake of whoever wrote it.
     pub(super) async fn computed(
         &self,
         key: &JobKey,
         definition: &Definition,
         known: Option<&JobView>,
         now: Millis,
-    ) -> Result<Computed, Failure> {
+    ) -> Result<(Computed, Option<Missed>), Failure> {
         let heeded = self.heeded(&definition.calendars)?;
         let old = known.map(|view| &view.job.definition);
         let same =
@@ -92,7 +91,7 @@ impl Call<'_> {
         if let Some(known) = known.filter(|view| same(&view.job.definition)) {
             // It keeps its next fire.
             let (revision, after) = (known.state.revision, known.state.decided.max(now));
-            return Ok(Computed { revision, calendars: heeded.versions, after, next: None });
+            return Ok((Computed { revision, calendars: heeded.versions, after, next: None }, None));
         }
         for (place, trigger) in definition.triggers.iter().enumerate() {
             if !old.is_some_and(|old| old.triggers.contains(trigger)) {
@@ -101,8 +100,17 @@ impl Call<'_> {
                 tokio::task::yield_now().await;
             }
         }
-        computed_for_put(key, known, definition, &heeded, now)
-            .map_err(|error| Failure::fields(Code::ValidationFailed, vec![error.into()]))
+        let computed = computed_for_put(key, known, definition, &heeded, now)
+            .map_err(|error| Failure::fields(Code::ValidationFailed, vec![error.into()]))?;
+        let dropped = match known {
+            // Old triggers whose zone this release has lost name nothing any more.
+            Some(view) => {
+                let old = self.heeded(&view.job.definition.calendars)?;
+                dropped_by_edit(view, &old, computed.after).ok().flatten()
+            }
+            None => None,
+        };
+        Ok((computed, dropped))
     }
 }
 

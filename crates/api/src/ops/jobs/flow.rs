@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use orloj_model::command::{Command, GraphCommand, JobCommand, PutFlow, PutJob};
+use orloj_model::command::{Command, EditJob, GraphCommand, JobCommand, PutFlow, PutJob};
 use orloj_model::graph::{JobFlow, Need, Step};
 use orloj_model::query::JobView;
+use orloj_model::trigger::Missed;
 use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::StepSpec;
@@ -74,8 +75,16 @@ impl Call<'_> {
         })
     }
 
-    /// Puts a job: by the plain command where it says nothing beyond its definition.
-    pub(super) async fn propose_put(&self, put: PutJob, flow: JobFlow) -> Result<Applied, Failure> {
+    /// Puts a job: by the plain command where it says nothing beyond its definition, and no instant comes to nothing.
+    pub(super) async fn propose_put(
+        &self,
+        put: PutJob,
+        flow: JobFlow,
+        missed: Option<Missed>,
+    ) -> Result<Applied, Failure> {
+        if let Some(missed) = missed {
+            return self.propose_job(JobCommand::Edit(Box::new(EditJob { put, flow, missed }))).await;
+        }
         if flow == JobFlow::default() {
             return self.propose_job(JobCommand::Put(Box::new(put))).await;
         }

@@ -20,14 +20,14 @@ impl Call<'_> {
         let view = self.own_job(&key)?.value;
         let heeded = self.heeded(&view.job.definition.calendars)?;
         let schedule = view.schedule(&heeded.calendars).map_err(not_computable)?;
-        let from = from.map_or_else(|| self.now(), |from| Ok(from.0))?;
+        let from = from.map_or_else(|| self.now(), |from| from.0);
         Ok(preview(&schedule, &view.state.progress, from, count))
     }
 
     pub(super) async fn preview_triggers(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let PreviewRequest { triggers, calendars, from, count } = self.body()?;
-        let from = from.map_or_else(|| self.now(), |from| Ok(from.0))?;
+        let from = from.map_or_else(|| self.now(), |from| from.0);
         let spec = JobSpec { triggers, ..JobSpec::new("preview", Value::Null) };
         let triggers =
             spec.check_triggers(from).map_err(|faults| Failure::fields(Code::ValidationFailed, faults))?;

@@ -91,7 +91,7 @@ impl Call<'_> {
         for _ in 0..TRIES {
             let known = self.shared.backend.job(key)?.value;
             let version = known.as_ref().map_or(0, |view| view.job.version);
-            let (spec, now) = (body(known.as_ref())?, self.now()?);
+            let (spec, now) = (body(known.as_ref())?, self.now());
             let definition = self.definition(key, &spec, known.as_ref(), now)?;
             let flow = self.flow(&spec, known.as_ref())?;
             if guard.is_some_and(|guard| guard != version) {
@@ -101,7 +101,7 @@ impl Call<'_> {
                     _ => Err(Refusal::VersionMismatch { current: version }.into()),
                 };
             }
-            let computed = self.computed(key, &definition, known.as_ref(), now).await?;
+            let (computed, missed) = self.computed(key, &definition, known.as_ref(), now).await?;
             let put = PutJob {
                 job: key.clone(),
                 expected: Some(version),
@@ -109,9 +109,9 @@ impl Call<'_> {
                 computed,
                 claim: claim.take(),
             };
-            match self.propose_put(put, flow).await?.reply {
+            match self.propose_put(put, flow, missed).await?.reply {
                 Reply::Job { .. } => return Ok(version == 0),
-                Reply::Refused(Refusal::VersionMismatch { .. }) => {}
+                Reply::Refused(Refusal::VersionMismatch { .. } | Refusal::StaleJob { .. }) => {}
                 Reply::Refused(Refusal::CalendarNotFound { calendar }) => {
                     let message = format!("{:?}: no such calendar", calendar.as_str());
                     let fault = FieldError::new("/calendars", message);

@@ -28,7 +28,8 @@ impl Call<'_> {
         self.up_to_date().await?;
         let mut claim = Some(self.claim());
         for _ in 0..TRIES {
-            let (view, now) = (self.own_job(&key)?.value, self.now()?);
+            let (view, now) = (self.own_job(&key)?.value, self.now());
+            self.may_run(&view)?;
             let task = TaskId::draw(&*self.shared.random);
             let run = RunNow {
                 job: key.clone(),
@@ -81,6 +82,11 @@ fn filled(view: &JobView, task: TaskId, now: Millis, params: Option<&str>) -> Re
 }
 
 fn skipped(view: &JobView, reason: SkipReason) -> Failure {
+    if reason != SkipReason::Overlap {
+        // What the caller may do has changed between the check and the commit.
+        let detail = format!("no task was made ({})", reason.name());
+        return Failure::new(Code::ExecutorDenied, detail);
+    }
     let open = view.state.open;
     let detail = format!(
         "no task was made ({}): {open} earlier ones are open; another \"overlap\" in the body can allow, queue or \

@@ -37,7 +37,9 @@ impl Call<'_> {
         self.up_to_date().await?;
         let mut claim = Some(self.claim());
         for _ in 0..TRIES {
-            let (computed, missed) = self.resumption(&self.own_job(&key)?.value)?;
+            let view = self.own_job(&key)?.value;
+            self.may_run(&view)?;
+            let (computed, missed) = self.resumption(&view)?;
             let command = JobCommand::Resume { job: key.clone(), computed, missed, claim: claim.take() };
             match self.propose_job(command).await?.reply {
                 Reply::Job { .. } => return self.shown(&key, 200),
@@ -56,7 +58,7 @@ impl Call<'_> {
             return Ok((Computed::default(), None));
         }
         let heeded = self.heeded(&view.job.definition.calendars)?;
-        computed_for_resume(view, &heeded, self.now()?).map_err(not_computable)
+        computed_for_resume(view, &heeded, self.now()).map_err(not_computable)
     }
 
     pub(super) async fn delete_job(&self, id: &str) -> Result<Answer, Failure> {

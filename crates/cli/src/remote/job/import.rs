@@ -4,6 +4,7 @@
 mod cron;
 mod csv;
 mod dkron;
+mod join;
 mod xxl;
 
 use std::fs;
@@ -13,7 +14,7 @@ use anyhow::{Context as _, anyhow};
 use orloj_client::Error;
 use orloj_wire::clock::{Clock as _, SystemClock};
 use orloj_wire::json::Strict;
-use orloj_wire::problem::Code as ProblemCode;
+use orloj_wire::problem::{Code as ProblemCode, FieldError};
 use orloj_wire::rest::job::JobSpec;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -35,6 +36,15 @@ struct Imported {
     paused: bool,
     /// What of it does not map, or means something else here.
     notes: Vec<String>,
+    /// The jobs that became steps of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    joined: Vec<String>,
+    /// Jobs that were started when it had succeeded, by their ids here.
+    #[serde(skip)]
+    runs_before: Vec<String>,
+    /// The job after whose success it was started.
+    #[serde(skip)]
+    runs_after: Option<String>,
 }
 
 /// A job that cannot be taken over.
@@ -56,19 +66,36 @@ struct Import {
 impl Import {
     /// Takes a job, or leaves it out where the mapping says so or what came of it is not acceptable.
     fn add(&mut self, name: String, mapped: Result<Imported, String>, now: i64) {
-        let checked = mapped.and_then(|imported| {
-            let mut faults = imported.job.faults(&imported.job_id);
-            faults.extend(imported.job.check_triggers(now).err().into_iter().flatten());
-            faults.extend(imported.job.submission().faults());
-            // A struct with string keys always serialises.
-            let value = serde_json::to_value(&imported.job).expect("a job serialises");
-            if faults.is_empty() { Ok(imported) } else { Err(listed(&faults, &value).trim().to_owned()) }
+        let checked = mapped.and_then(|imported| match faults_of(&imported.job_id, &imported.job, now) {
+            None => Ok(imported),
+            Some(faults) => Err(faults),
         });
         match checked {
             Ok(imported) => self.jobs.push(imported),
             Err(why) => self.left_out.push(LeftOut { name, why }),
         }
     }
+}
+
+/// What is not acceptable in a job, as text.
+fn faults_of(id: &str, job: &JobSpec, now: i64) -> Option<String> {
+    let mut faults = job.faults(id);
+    faults.extend(job.check_triggers(now).err().into_iter().flatten());
+    faults.extend(job.submission().faults());
+    for (place, step) in job.steps.iter().enumerate() {
+        faults.extend(
+            step.submission()
+                .faults()
+                .into_iter()
+                .map(|fault| FieldError { pointer: format!("/steps/{place}{}", fault.pointer), ..fault }),
+        );
+    }
+    if faults.is_empty() {
+        return None;
+    }
+    // A struct with string keys always serialises.
+    let value = serde_json::to_value(job).expect("a job serialises");
+    Some(listed(&faults, &value).trim().to_owned())
 }
 
 /// Reads the file, maps it, shows what comes of it, and creates it unless this is a dry run.
@@ -100,6 +127,7 @@ fn read(args: &ImportArgs) -> anyhow::Result<Import> {
         };
         import.add(name, mapped, now);
     }
+    import.join(now);
     Ok(import)
 }
 
@@ -154,6 +182,7 @@ fn show(import: &Import, dry_run: bool) -> std::io::Result<()> {
     for imported in &import.jobs {
         let paused = if imported.paused { ", paused" } else { "" };
         output::line(&format!("{}: {what}{paused}", imported.job_id))?;
+        imported.joined.iter().try_for_each(|step| output::line(&format!("  step: {step}")))?;
         imported.notes.iter().try_for_each(|note| output::line(&format!("  does not map: {note}")))?;
     }
     for left in &import.left_out {

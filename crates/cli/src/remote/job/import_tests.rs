@@ -57,10 +57,11 @@ fn a_dkron_job_with_everything() {
                "startAt": "2027-02-01T00:00:00.000Z"})
     );
     let notes = imported.notes.join("\n");
-    for part in ["owner \"ops\"", "dependent_jobs", "processors", "executor_config cwd"] {
+    assert_eq!(imported.runs_before, ["after"]);
+    for part in ["owner \"ops\"", "processors", "executor_config cwd"] {
         assert!(notes.contains(part), "{part}: {notes}");
     }
-    assert_eq!(imported.notes.len(), 4, "{notes}");
+    assert_eq!(imported.notes.len(), 3, "{notes}");
 }
 
 #[test]
@@ -159,7 +160,8 @@ fn b40_an_xxl_job_with_everything() {
     let trigger = serde_json::to_value(&job.triggers[0]).unwrap();
     assert_eq!(trigger, json!({"kind": "cron", "expression": "0 0 2 ? * 1-5", "timeZone": "Asia/Shanghai"}));
     let notes = imported.notes.join("\n");
-    for part in ["author", "child_jobid \"8\"", "job_group 2", "Asia/Shanghai"] {
+    assert_eq!(imported.runs_before, ["xxl-8"]);
+    for part in ["author", "job_group 2", "Asia/Shanghai"] {
         assert!(notes.contains(part), "{part}: {notes}");
     }
     // The same row, as the console's own call answers it, and as CSV.
@@ -243,4 +245,96 @@ fn files_hold_rows_however_they_are_wrapped() {
         assert_eq!(rows(&text.to_string()).unwrap().len(), 1, "{text}");
     }
     assert!(rows("[1]").is_err() && rows("x").is_err());
+}
+
+fn joined(map: Map1, rows: Value) -> Import {
+    let mut import = import(map, rows);
+    import.join(NOW);
+    import
+}
+
+/// The steps of a workflow, with those that they need.
+fn needs(job: &JobSpec) -> Vec<(&str, Vec<&str>)> {
+    job.steps
+        .iter()
+        .map(|step| (step.name.as_str(), step.depends_on.iter().map(|need| need.step.as_str()).collect()))
+        .collect()
+}
+
+#[test]
+fn xxls_children_become_steps_of_a_workflow() {
+    let import = joined(
+        xxl::map,
+        json!([
+            with(json!({"id": 1, "child_jobid": "2, 3", "executor_handler": "load", "executor_timeout": 5})),
+            with(json!({"id": 2, "child_jobid": 4, "schedule_type": "NONE", "executor_handler": "book"})),
+            with(json!({"id": 3, "child_jobid": "", "trigger_status": 0, "executor_handler": "tell"})),
+            with(json!({"id": 4, "child_jobid": "", "schedule_type": "NONE", "executor_handler": "sum"})),
+            with(json!({"id": 5, "child_jobid": "", "executor_handler": "alone"})),
+        ]),
+    );
+    assert_eq!(import.left_out, []);
+    let ids: Vec<_> = import.jobs.iter().map(|job| job.job_id.as_str()).collect();
+    assert_eq!(ids, ["xxl-1", "xxl-3", "xxl-5"], "those without a schedule of their own are steps alone");
+    let first = &import.jobs[0];
+    let right: Vec<(&str, Vec<&str>)> =
+        vec![("xxl-1", vec![]), ("xxl-2", vec!["xxl-1"]), ("xxl-4", vec!["xxl-2"]), ("xxl-3", vec!["xxl-1"])];
+    assert_eq!(needs(&first.job), right);
+    assert_eq!((first.job.triggers.len(), first.job.overlap), (1, Some(OverlapPolicy::Skip)));
+    assert_eq!((first.job.steps[0].handler.as_str(), first.job.steps[0].timeout_ms), ("load", Some(5_000)));
+    assert_eq!(
+        first.joined,
+        ["xxl-2, no job of its own", "xxl-4, no job of its own", "xxl-3, and a job of its own beside that"]
+    );
+    assert!(import.jobs[1].paused && import.jobs[1].job.steps.is_empty());
+}
+
+#[test]
+fn dkrons_parents_become_workflows() {
+    let job = |name: &str, schedule: &str, fields: Value| {
+        let mut job = json!({"name": name, "schedule": schedule, "timezone": "UTC", "executor": "shell",
+                             "executor_config": {"command": name, "shell": "true"}});
+        job.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        job
+    };
+    let import = joined(
+        dkron::map,
+        json!([
+            job("after", "", json!({"parent_job": "first"})),
+            job("first", "@daily", json!({"dependent_jobs": ["after"]})),
+            job("last", "", json!({"parent_job": "after"})),
+            job("orphan", "", json!({"parent_job": "gone"})),
+        ]),
+    );
+    let ids: Vec<_> = import.jobs.iter().map(|job| job.job_id.as_str()).collect();
+    assert_eq!(ids, ["first", "orphan"]);
+    let right: Vec<(&str, Vec<&str>)> =
+        vec![("first", vec![]), ("after", vec!["first"]), ("last", vec!["after"])];
+    assert_eq!(needs(&import.jobs[0].job), right);
+    assert_eq!(import.jobs[0].job.steps[1].params.0, json!({"command": "after"}));
+    assert_eq!(import.jobs[1].notes, ["it ran after gone, which is not in the file, or is left out"]);
+}
+
+#[test]
+fn what_cannot_be_a_workflow_names_each_job_that_would_have_followed() {
+    let row = |id: u64, children: &str| with(json!({"id": id, "child_jobid": children}));
+    for (rows, whom, why) in [
+        (json!([row(1, "2,9"), row(2, "")]), vec!["xxl-2", "xxl-9"], "xxl-9 is not in the file"),
+        (json!([row(1, "2"), row(2, "1")]), vec!["xxl-2"], "a cycle: xxl-1 before xxl-2 before xxl-1"),
+        (json!([row(1, "1")]), vec!["xxl-1"], "a cycle"),
+        (
+            json!([row(1, "2,3"), row(2, "4"), row(3, "4"), row(4, "")]),
+            vec!["xxl-2", "xxl-3"],
+            "xxl-4 follows several",
+        ),
+        (json!([row(1, "x, 7"), row(7, "")]), vec![], "child_jobid \"x\" is no number of a job"),
+    ] {
+        let import = joined(xxl::map, rows.clone());
+        let notes = import.jobs[0].notes.join("\n");
+        assert!(notes.contains(why), "{rows}: {notes}");
+        for child in whom {
+            assert!(notes.contains(&format!("{child} ran after it, and does not here")), "{rows}: {notes}");
+            assert!(import.jobs[0].job.steps.is_empty());
+        }
+    }
 }

@@ -75,7 +75,11 @@ fn tell<T: Write>(cx: &mut Context<'_, T>, parent: Status, key: &DepKey) -> Resu
         cx.put_task(key.child, &mut state, None)?;
         return Ok(1);
     }
-    let (at, clock) = (state.due_at.max(cx.now()), cx.node(key.child)?.clock);
+    let clock = cx.node(key.child)?.clock;
+    let (at, clock) = match state.due_at <= cx.shown(clock) {
+        true => (cx.now(), DueClock::Cluster),
+        false => (state.due_at, clock),
+    };
     release(cx, key.child, state, at, clock)?;
     Ok(shards)
 }
@@ -105,7 +109,7 @@ pub(crate) fn release<T: Write>(
     if cx.node(task)?.role == Role::Run {
         return run::begin(cx, task, state);
     }
-    let is_due = at <= cx.now();
+    let is_due = at <= cx.shown(clock);
     let clock = if is_due { DueClock::Cluster } else { clock };
     for shard in 0..state.shards {
         let key = ShardKey { task, shard };

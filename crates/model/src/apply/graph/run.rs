@@ -69,7 +69,7 @@ pub(super) fn make_steps<T: Write>(
     let Some(flow) = cx.tables.get::<RunFlowTable>(&run)?.filter(|_| row.begun && row.made == from) else {
         return Ok(Reply::Refused(Refusal::StaleGraph));
     };
-    if state.expire_at.is_some_and(|at| at <= cx.now()) {
+    if state.expire_at.is_some_and(|at| at <= cx.wall()) {
         return Ok(Reply::Refused(Refusal::Expired));
     }
     let next = flow.steps.get(usize::from(from)..).unwrap_or_default();

@@ -44,12 +44,14 @@ pub(super) fn aim<T: Write>(
         return Ok(Reply::Refused(Refusal::StaleGraph));
     }
     let since = match shard.phase {
-        Phase::Due { at, .. } if at > cx.now() => return Ok(Reply::Refused(Refusal::NotDue { due_at: at })),
+        Phase::Due { at, clock } if at > cx.shown(clock) => {
+            return Ok(Reply::Refused(Refusal::NotDue { due_at: at }));
+        }
         Phase::Due { at, .. } => at,
         Phase::Ready { since } => since,
         _ => return Ok(Reply::Refused(Refusal::NotWaiting)),
     };
-    if state.expire_at.is_some_and(|at| at <= cx.now()) {
+    if state.expire_at.is_some_and(|at| at <= cx.wall()) {
         return Ok(Reply::Refused(Refusal::Expired));
     }
     if !are_targets(targets) {

@@ -21,7 +21,7 @@ pub(super) fn start<T: Write>(
     overlap: OverlapPolicy,
     claim: Option<&Claim>,
 ) -> Result<Reply, T::Error> {
-    if from > to || to > cx.now() || from == Millis::MIN {
+    if from > to || to > cx.wall() || from == Millis::MIN {
         return Ok(Reply::Refused(Refusal::Invalid));
     }
     if let Some(refusal) = spend(cx, claim)? {
@@ -40,7 +40,12 @@ pub(super) fn start<T: Write>(
     Ok(reply(&row, false))
 }
 
-pub(super) fn step<T: Write>(cx: &mut Context<'_, T>, step: &StepBackfill) -> Result<Reply, T::Error> {
+/// `triggers` says by which trigger each fire is; of an entry of before that was said it is the first one.
+pub(super) fn step<T: Write>(
+    cx: &mut Context<'_, T>,
+    step: &StepBackfill,
+    triggers: &[u16],
+) -> Result<Reply, T::Error> {
     let key = &step.job;
     let (job, mut state) = or_refuse!(cx.load_job(key)?);
     or_refuse!(check_version(Some(step.version), job.version));
@@ -54,7 +59,7 @@ pub(super) fn step<T: Write>(cx: &mut Context<'_, T>, step: &StepBackfill) -> Re
             return Ok(Reply::Refused(Refusal::TaskExists));
         }
     }
-    let came_through = make_up(cx, step, &job.definition, &mut state, &mut row)?;
+    let came_through = make_up(cx, (step, triggers), &job.definition, &mut state, &mut row)?;
     if came_through {
         row.through = step.through;
     }
@@ -92,13 +97,13 @@ pub(super) fn stop<T: Write>(
 /// Makes the tasks of a step, as many as there is room for; whether it was all of them.
 fn make_up<T: Write>(
     cx: &mut Context<'_, T>,
-    step: &StepBackfill,
+    (step, triggers): (&StepBackfill, &[u16]),
     definition: &Definition,
     state: &mut JobState,
     row: &mut BackfillRow,
 ) -> Result<bool, T::Error> {
     let mut shards = 0;
-    for fire in &step.fires {
+    for (place, fire) in step.fires.iter().enumerate() {
         if shards >= MAX_SHARDS || !has_room(state, row.overlap) {
             return Ok(false);
         }
@@ -112,7 +117,7 @@ fn make_up<T: Write>(
             task: fire.task,
             filled: &fire.filled,
             overlap: row.overlap,
-            trigger: Some(0),
+            trigger: Some(triggers.get(place).copied().unwrap_or_default()),
         };
         match make_task(cx, state, &make)? {
             Made::Task { .. } => {

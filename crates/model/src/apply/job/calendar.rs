@@ -90,8 +90,8 @@ fn spread_from<T: Write>(
         state.revision += 1;
         if state.paused.is_none() {
             // A day that is no longer excluded makes up for nothing. What is due already, or waits for its jitter, is.
-            if !state.wanted && state.next.as_ref().is_none_or(|next| next.scheduled_at > cx.now()) {
-                state.decided = state.decided.max(cx.now());
+            if !state.wanted && state.next.as_ref().is_none_or(|next| next.scheduled_at > cx.wall()) {
+                state.decided = state.decided.max(cx.wall());
             }
             cx.want_next(&job, &mut state)?;
         }

@@ -1,41 +1,39 @@
 //! A task of a job has ended: its job hears of it in the same command, starts what was queued behind it, and looks
 //! for a next fire where that counts from the end of a task.
 
-use super::fire::replace_more;
+use super::replace;
 use crate::apply::context::Context;
 use crate::apply::graph;
 use crate::event::Event;
 use crate::id::TaskId;
-use crate::job::{JobState, REPLACED_PER_COMMAND};
+use crate::job::JobState;
 use crate::key::JobTaskKey;
 use crate::schema::{JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 use crate::task::{DueClock, Reason};
 
-/// Tells jobs of their tasks that ended in this command. What is cancelled on the way may end too; of those there
-/// are at most [`REPLACED_PER_COMMAND`].
+/// Tells jobs of their tasks that ended in this command.
 pub(crate) fn hear_of_ended<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
-    let mut budget = REPLACED_PER_COMMAND;
     while let Some(task) = cx.ended.pop() {
-        ended(cx, task, &mut budget)?;
+        ended(cx, task)?;
     }
     Ok(())
 }
 
-fn ended<T: Write>(cx: &mut Context<'_, T>, task: TaskId, budget: &mut usize) -> Result<(), T::Error> {
+fn ended<T: Write>(cx: &mut Context<'_, T>, task: TaskId) -> Result<(), T::Error> {
     graph::task_ended(cx, task)?;
     let Some(job) = cx.tables.get::<TaskJobTable>(&task)? else { return Ok(()) };
     cx.tables.delete::<TaskJobTable>(&task)?;
     cx.tables.delete::<JobTasksTable>(&JobTaskKey { job: job.clone(), task })?;
     let Some(mut state) = cx.tables.get::<JobStateTable>(&job)? else { return Ok(()) };
     state.open = state.open.saturating_sub(1);
-    state.progress.end(cx.now());
+    // A fixed delay names an instant, as every trigger does.
+    state.progress.end(cx.wall());
     state.progress.open = state.open > 0;
     if state.queued == Some(task) {
         state.queued = None;
-        state.replace_from = None;
+        replace::stop(cx, &mut state, task)?;
     }
-    replace_more(cx, &job, &mut state, budget)?;
     release_if_alone(cx, &mut state)?;
     if state.has_delays && state.open == 0 {
         state.revision += 1;
@@ -63,7 +61,7 @@ pub(super) fn release_if_alone<T: Write>(
         return Ok(());
     }
     state.queued = None;
-    state.replace_from = None;
+    replace::stop(cx, state, task)?;
     // It was due when its job fired, by whichever clock: no clock holds it up any more.
     let at = row.due_at;
     graph::release(cx, task, row, at, DueClock::Cluster)

@@ -1,7 +1,8 @@
 //! A job fires, passes instants over, or gets its next fire. Each is a guarded transition on the job and its next
 //! instant: whatever leaders come and go, an instant is decided once.
 
-use super::or_refuse;
+use super::{or_refuse, replace};
+use crate::access::may_use;
 use crate::apply::cancel::cancel;
 use crate::apply::context::Context;
 use crate::apply::create::{New, Start, create};
@@ -10,12 +11,9 @@ use crate::apply::job::calendar::not_told;
 use crate::command::{Fire, Refusal, Reply, SkipFire};
 use crate::graph::RunFlow;
 use crate::id::{Millis, TaskId};
-use crate::job::{
-    Cause, Definition, Filled, JobKey, JobOutcome, JobState, NEXT_PASSED_LIMIT, OPEN_LIMIT,
-    REPLACED_PER_COMMAND,
-};
+use crate::job::{Cause, Definition, Filled, JobKey, JobOutcome, JobState, NEXT_PASSED_LIMIT, OPEN_LIMIT};
 use crate::key::{JobTaskKey, KeyWriter, after_prefix};
-use crate::schema::{JobFlowTable, JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
+use crate::schema::{CallerTable, JobFlowTable, JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 use crate::task::{DueClock, TaskSpec};
 use crate::trigger::overlap::{Decision, OpenTask, OverlapPolicy, decide};
@@ -55,7 +53,7 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
     let key = &fire.job;
     let (job, mut state) = or_refuse!(cx.load_job(key)?);
     let next = or_refuse!(check_next(&state, fire.revision, fire.scheduled_at));
-    if next.due_at > cx.now() {
+    if next.due_at > cx.wall() {
         return Ok(Reply::Refused(Refusal::NotDue { due_at: next.due_at }));
     }
     if !fire.filled.is_within_bounds() {
@@ -86,8 +84,8 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
     let limited = job.definition.triggers.iter().any(|trigger| trigger.limits().max_fires.is_some());
     match made {
         Made::Task { .. } => state.progress.fire(&next),
-        // The leader took the fire for one that counts.
-        Made::Skipped(_) if limited => {
+        // The leader took the fire for one that counts, and that a fixed delay waits for the end of.
+        Made::Skipped(_) if limited || state.has_delays => {
             cx.want_next(key, &mut state)?;
             cx.tables.put::<JobStateTable>(key, &state)?;
             return Ok(made.reply(fire.task));
@@ -107,7 +105,7 @@ pub(super) fn skip<T: Write>(cx: &mut Context<'_, T>, skip: &SkipFire) -> Result
         return Ok(Reply::Refused(Refusal::Invalid));
     }
     // What is not due yet is not missed, and passing it over would lose it.
-    if skip.through > cx.now() {
+    if skip.through > cx.wall() {
         return Ok(Reply::Refused(Refusal::NotDue { due_at: skip.through }));
     }
     state.revision += 1;
@@ -154,7 +152,12 @@ pub(super) fn make_task<T: Write>(
     make: &Make<'_>,
 ) -> Result<Made, T::Error> {
     let (job, scheduled_at, task, cause) = (make.job, make.scheduled_at, make.task, make.cause);
-    let queued = match decide_now(cx, job, state, make.overlap)? {
+    let decision = match forbidden(cx, make)? {
+        Some(reason) => Decision::Skip(reason),
+        None => decide_now(cx, job, state, make.overlap)?,
+    };
+    let mut replaces = false;
+    let queued = match decision {
         Decision::Skip(reason) => {
             let missed = Missed { reason, count: 1, exact: true, first: scheduled_at, last: scheduled_at };
             cx.record(job, state, JobOutcome::Skipped { missed, cause })?;
@@ -164,15 +167,16 @@ pub(super) fn make_task<T: Write>(
         Decision::Queue => true,
         Decision::Replace(_) => {
             if let Some(waiting) = state.queued.take() {
+                replace::stop(cx, state, waiting)?;
                 cancel(cx, waiting, None, None)?;
             }
-            state.replace_from = Some(TaskId([0; 16]));
-            let mut budget = REPLACED_PER_COMMAND;
-            replace_more(cx, job, state, &mut budget)?;
+            replaces = true;
             true
         }
     };
-    let spec = make.definition.task(job, cause.origin(&job.job, scheduled_at), make.due_at, make.filled);
+    // A deadline is an instant; what is due by the cluster's time is due now.
+    let due_at = if make.clock == DueClock::Wall { make.due_at } else { cx.wall() };
+    let spec = make.definition.task(job, cause.origin(&job.job, scheduled_at), due_at, make.filled);
     create_one(cx, make, &spec, queued)?;
     cx.tables.put::<TaskJobTable>(&task, job)?;
     cx.tables.put::<JobTasksTable>(&JobTaskKey { job: job.clone(), task }, &())?;
@@ -180,6 +184,9 @@ pub(super) fn make_task<T: Write>(
     state.progress.open = true;
     if queued {
         state.queued = Some(task);
+    }
+    if replaces {
+        replace::begin(cx, job, state, task)?;
     }
     cx.record(job, state, JobOutcome::Fired { scheduled_at, task, cause, queued })?;
     Ok(Made::Task { queued })
@@ -205,6 +212,26 @@ fn create_one<T: Write>(
     create_run(cx, &NewRun { task, spec, due_at, clock, queued, flow })
 }
 
+/// Why the job's caller may make no task of it now. One of which the tables know nothing stands in the secrets file of
+/// the replicas, and may do everything.
+fn forbidden<T: Write>(cx: &Context<'_, T>, make: &Make<'_>) -> Result<Option<SkipReason>, T::Error> {
+    let Some(caller) = cx.tables.get::<CallerTable>(&make.job.caller)? else { return Ok(None) };
+    if !caller.settings.enabled {
+        return Ok(Some(SkipReason::CallerDisabled));
+    }
+    let handlers = &caller.settings.handlers;
+    if handlers.iter().any(|one| one == "*") {
+        return Ok(None);
+    }
+    let flow = cx.tables.get::<JobFlowTable>(make.job)?.unwrap_or_default();
+    let may = |handler: &str| may_use(handlers, handler);
+    let all = match flow.steps.is_empty() {
+        true => may(&make.definition.template.handler),
+        false => flow.steps.iter().all(|step| may(&step.template.handler)),
+    };
+    Ok((!all).then_some(SkipReason::HandlerDenied))
+}
+
 /// What the policy says of the open tasks. Reads no more of them than it needs.
 fn decide_now<T: Write>(
     cx: &Context<'_, T>,
@@ -226,33 +253,6 @@ fn decide_now<T: Write>(
         .collect();
     open.extend(state.queued.map(|task| OpenTask { task, queued: true }));
     Ok(decide(policy, &open))
-}
-
-/// Asks open tasks to end so that the queued one may start: those from `replace_from` on, `budget` of them.
-pub(super) fn replace_more<T: Write>(
-    cx: &mut Context<'_, T>,
-    job: &JobKey,
-    state: &mut JobState,
-    budget: &mut usize,
-) -> Result<(), T::Error> {
-    let Some(from) = state.replace_from else { return Ok(()) };
-    let end = after_prefix(&KeyWriter::default().job(job).finish());
-    let from = KeyWriter::default().job(job).task(from).finish();
-    // One that is the queued task itself, and one to begin with the next time.
-    let found = cx.tables.keys::<JobTasksTable>(&from, &end, *budget + 2)?;
-    state.replace_from = None;
-    for JobTaskKey { task, .. } in found {
-        if state.queued == Some(task) {
-            continue;
-        }
-        if *budget == 0 {
-            state.replace_from = Some(task);
-            break;
-        }
-        *budget -= 1;
-        cancel(cx, task, None, None)?;
-    }
-    Ok(())
 }
 
 /// Writes down what the triggers passed over on the way to a fire, counted by reason.

@@ -51,9 +51,7 @@ fn job(row: &Map<String, Value>, name: String, zone: &str) -> Result<Imported, S
     }
     job.retry = Some(Retry { max_retries: retries.min(MAX_RETRIES), ..Retry::default() });
     labels(row, &mut job, &mut notes);
-    for field in
-        ["owner", "owner_email", "metadata", "processors", "parent_job", "dependent_jobs", "ephemeral"]
-    {
+    for field in ["owner", "owner_email", "metadata", "processors", "ephemeral"] {
         if let Some(value) = row.get(field).filter(|value| is_set(value)) {
             notes.push(format!("{field} {value}"));
         }
@@ -85,7 +83,10 @@ fn job(row: &Map<String, Value>, name: String, zone: &str) -> Result<Imported, S
         }
     }
     let paused = row.get("disabled").and_then(Value::as_bool).unwrap_or(false);
-    Ok(Imported { job_id: name, job, paused, notes })
+    let dependents = row.get("dependent_jobs").and_then(Value::as_array).into_iter().flatten();
+    let runs_before = dependents.filter_map(Value::as_str).map(str::to_owned).collect();
+    let runs_after = text(row, "parent_job").map(str::to_owned);
+    Ok(Imported { job_id: name, job, paused, notes, joined: Vec::new(), runs_before, runs_after })
 }
 
 fn is_set(value: &Value) -> bool {

@@ -58,7 +58,8 @@ fn job(row: &Map<String, Value>, id: u64, zone: &str) -> Result<Imported, String
         notes.push(format!("executor_fail_retry_count {retries}: {MAX_RETRIES} at most"));
     }
     job.retry = Some(Retry { max_retries: retries.min(MAX_RETRIES), ..Retry::default() });
-    for field in ["author", "alarm_email", "child_jobid"] {
+    let runs_before = children(row, &mut notes);
+    for field in ["author", "alarm_email"] {
         if let Some(value) = text(row, field) {
             notes.push(format!("{field} {value:?}"));
         }
@@ -69,7 +70,23 @@ fn job(row: &Map<String, Value>, id: u64, zone: &str) -> Result<Imported, String
         ));
     }
     let paused = number(row, "trigger_status") != Some(1);
-    Ok(Imported { job_id, job, paused, notes })
+    Ok(Imported { job_id, job, paused, notes, joined: Vec::new(), runs_before, runs_after: None })
+}
+
+/// The jobs that it starts when it has succeeded.
+fn children(row: &Map<String, Value>, notes: &mut Vec<String>) -> Vec<String> {
+    // A single one may be written as a number.
+    let list = text(row, "child_jobid").map(str::to_owned);
+    let list = list.or_else(|| number(row, "child_jobid").filter(|id| *id > 0).map(|id| id.to_string()));
+    let list = list.unwrap_or_default();
+    let mut children = Vec::new();
+    for id in list.split(',').map(str::trim).filter(|id| !id.is_empty()) {
+        match id.parse::<u64>() {
+            Ok(id) => children.push(format!("xxl-{id}")),
+            Err(_) => notes.push(format!("child_jobid {id:?} is no number of a job")),
+        }
+    }
+    children
 }
 
 fn handler(row: &Map<String, Value>, notes: &mut Vec<String>) -> Result<(String, Value), String> {
