@@ -3,6 +3,7 @@
 
 use orloj_model::id::TaskId;
 use orloj_model::key::ShardKey;
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
 use orloj_model::task::{Origin, Shard, TaskSpec};
@@ -35,7 +36,9 @@ fn in_room(shards: &[Shard], room: &mut Room) -> Option<Value> {
     match shards {
         [one] => one.result.as_deref().map(|bytes| room.take(bytes)),
         many if many.iter().any(|shard| shard.result.is_some()) => {
-            let each = many.iter().map(|shard| shard.result.as_deref().map(|bytes| room.take(bytes)));
+            let shown = |shard| if is_on(Mutant::ShardResultDoubled) { many.first() } else { Some(shard) };
+            let results = many.iter().map(|shard| shown(shard).and_then(|shard| shard.result.as_deref()));
+            let each = results.map(|result| result.map(|bytes| room.take(bytes)));
             Some(each.map(Option::unwrap_or_default).collect())
         }
         _ => None,
