@@ -205,7 +205,8 @@ mod tests {
             assert!(job.stopped().triggers.is_empty());
         }
         assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["cron", "fixedDelay", "fixedRate", "once"]);
-        assert_eq!(rest.len(), 3 + 4 + 2, "{rest:?}");
+        // `skip` is a word of both policies.
+        assert_eq!(rest.len(), 3 + 4 - 1 + 2, "{rest:?}");
     }
 
     #[test]

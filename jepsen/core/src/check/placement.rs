@@ -85,13 +85,15 @@ fn push_ms(recv: &Recv, life: &Life<'_>, clocks: &Clocks) -> u64 {
 #[derive(Default)]
 struct Holder<'a> {
     held: BTreeSet<&'a Grant>,
+    /// Something has been pushed to this life of it: the leader knows it.
+    is_known: bool,
     /// When it last gave something back, or began its life, in ns.
     changed_ns: u64,
 }
 
 impl Holder<'_> {
     fn is_idle_since(&self, instant: u64) -> bool {
-        self.held.is_empty() && self.changed_ns < instant
+        self.is_known && self.held.is_empty() && self.changed_ns < instant
     }
 }
 
@@ -105,7 +107,7 @@ impl<'a> Fleet<'a> {
     fn take(&mut self, event: &'a Event) {
         match &event.what {
             What::ExecutorUp(up) => {
-                let holder = Holder { held: BTreeSet::new(), changed_ns: event.mono_ns };
+                let holder = Holder { changed_ns: event.mono_ns, ..Holder::default() };
                 self.living.insert(&up.executor, holder);
             }
             What::ExecutorDown(down) => {
@@ -113,6 +115,7 @@ impl<'a> Fleet<'a> {
             }
             What::Recv(recv) if recv.verdict != "refused" => {
                 if let Some(holder) = self.living.get_mut(recv.executor.as_str()) {
+                    holder.is_known = true;
                     holder.held.insert(&recv.grant);
                 }
             }
