@@ -91,6 +91,8 @@ pub fn draw(rng: &mut Rng, common: &Common, id: &str, pace: Pace, start_ms: i64)
             json!({ "behaviour": task.behaviour, "workMs": task.work_ms, "of": "${scheduledAt}" }),
         )
     };
+    // A fixed delay counts from the creation of the job, whenever that is.
+    let counts_at_once = matches!(fires[..], [Fires::FixedDelay { .. }]);
     let put = JobPut {
         job: id.to_owned(),
         fires,
@@ -99,7 +101,7 @@ pub fn draw(rng: &mut Rng, common: &Common, id: &str, pace: Pace, start_ms: i64)
         grace_ms,
         overlap: overlap.to_owned(),
         max_running,
-        after_ms: start_ms - 1,
+        after_ms: if counts_at_once { i64::MIN } else { start_ms - 1 },
         task,
     };
     PlannedJob { put, spec }

@@ -251,6 +251,10 @@ impl<'a> Tasks<'a> {
         for event in history.events() {
             match &event.what {
                 What::Recv(recv) => {
+                    // Of a job's task no submission says how many shards it has.
+                    if recv.grant.shard > 0 {
+                        self.sharded.insert(&recv.grant.task);
+                    }
                     if let Some(label) = &recv.label {
                         self.labels.entry(label).or_default().insert(&recv.grant.task);
                     }
