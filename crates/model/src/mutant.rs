@@ -71,6 +71,22 @@ mutants! {
     OldestLast = "oldest-last";
     /// A storage fault is logged and otherwise ignored.
     FaultIgnored = "fault-ignored";
+    /// An instant of a job makes two tasks.
+    FiredTwice = "fired-twice";
+    /// Instants that a job skips are not written down.
+    SkipUnrecorded = "skip-unrecorded";
+    /// The limits on running tasks do not hold.
+    LimitIgnored = "limit-ignored";
+    /// A task goes to any executor, wherever its key belongs.
+    RingIgnored = "ring-ignored";
+    /// A task does not wait for its parents.
+    ChildEarly = "child-early";
+    /// The result of a task's first shard stands in the place of every other one's.
+    ShardResultDoubled = "shard-result-doubled";
+    /// The end of a task is announced when the task is made.
+    CallbackEarly = "callback-early";
+    /// A callback is given up after its first send.
+    CallbackGivenUp = "callback-given-up";
 }
 
 /// Whether this fault is on. Always false without the feature.

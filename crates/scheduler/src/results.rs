@@ -6,6 +6,7 @@ use std::io;
 
 use orloj_model::id::TaskId;
 use orloj_model::key::ShardKey;
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
 use orloj_model::task::{Origin, Shard, TaskSpec, TaskState};
@@ -46,7 +47,8 @@ fn in_room(results: &[Option<&[u8]>], room: &mut Room) -> Option<Value> {
     match results {
         [one] => one.map(|bytes| room.take(bytes)),
         many if many.iter().any(Option::is_some) => {
-            let each = many.iter().map(|result| result.map(|bytes| room.take(bytes)));
+            let shown = |result| if is_on(Mutant::ShardResultDoubled) { many[0] } else { result };
+            let each = many.iter().map(|result| shown(*result).map(|bytes| room.take(bytes)));
             Some(each.map(Option::unwrap_or_default).collect())
         }
         _ => None,

@@ -3,6 +3,7 @@
 //! One generator serves all clients of a run. Each client is pinned to one replica, so a repeat or a cancel of
 //! a task often goes to another replica than its submission did.
 
+mod extra;
 mod mix;
 mod submission;
 
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use orloj_jepsen_core::event::TaskSeen;
 
-pub use mix::{Behaviours, Mix, Operations, Shares, Timing};
+pub use mix::{Behaviours, Extra, Mix, Operations, Shares, Timing};
 pub use submission::Planned;
 
 use crate::rng::Rng;
@@ -97,6 +98,7 @@ pub struct Generator {
     mix: Mix,
     rng: Rng,
     pauses: Rng,
+    extras: Rng,
     submitted: u64,
     known: VecDeque<Known>,
     /// What follows from earlier operations, by the instant from which it is due.
@@ -114,6 +116,7 @@ impl Generator {
             name: name.to_owned(),
             mix,
             pauses: rng.split("pauses"),
+            extras: rng.split("extras"),
             rng: rng.split("operations"),
             submitted: 0,
             known: VecDeque::new(),
@@ -154,7 +157,10 @@ impl Generator {
     fn submit(&mut self, now: Now) -> Op {
         self.submitted += 1;
         let label = format!("{}-{}", self.name, self.submitted);
-        Op::Submit(Box::new(submission::draw(&mut self.rng, &self.mix, label, now)))
+        let mut planned = submission::draw(&mut self.rng, &self.mix, label, now);
+        let newest = self.known.iter().rev().map(|known| known.task.as_str());
+        extra::add(&mut self.extras, &self.mix, newest, &mut planned);
+        Op::Submit(Box::new(planned))
     }
 
     /// Half of the time one of the newest few, where changes happen.

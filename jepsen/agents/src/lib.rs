@@ -6,12 +6,16 @@
 //! - [`generator`]: what the clients ask next.
 //! - [`mock`]: an executor that follows docs/executor-protocol.md, written without the product's executor, with
 //!   vices that can be switched on.
+//! - [`jobs`]: jobs that fire while the load goes on.
+//! - [`hook`]: a callback as a history tells it.
 //! - [`behaviour`]: what the parameters of a task ask of a mock executor.
 //! - [`seen`]: a task of the API as a history tells it.
 
 pub mod behaviour;
 pub mod digest;
 pub mod generator;
+pub mod hook;
+pub mod jobs;
 pub mod mock;
 pub mod operation;
 pub mod rng;

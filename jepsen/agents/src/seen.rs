@@ -1,6 +1,6 @@
 //! A task of the API as a history tells it.
 
-use orloj_jepsen_core::event::{AttemptRow, FinalTask, TaskSeen};
+use orloj_jepsen_core::event::{AttemptRow, CallbackState, FinalTask, TaskSeen};
 use orloj_wire::rest;
 use serde_json::Value;
 
@@ -20,6 +20,16 @@ pub fn task(task: &rest::Task) -> TaskSeen {
         created_at_ms: Some(task.created_at.0),
         due_at_ms: Some(task.due_at.0),
         finished_at_ms: task.finished_at.map(|time| time.0),
+        callback: task.callback.as_ref().map(callback),
+    }
+}
+
+fn callback(callback: &rest::Callback) -> CallbackState {
+    CallbackState {
+        state: callback.state.clone(),
+        sends: callback.sends.into(),
+        next_at_ms: callback.next_at.map(|time| time.0),
+        last_error: callback.last_error_kind.clone(),
     }
 }
 
@@ -52,8 +62,15 @@ pub fn final_task(shown: &rest::Task, idempotency_key: Option<String>) -> FinalT
         task: task(shown),
         label: shown.params.as_ref().and_then(label),
         idempotency_key,
+        shard_total: shown.shard_total.into(),
+        results: if shown.shard_total > 1 { results(shown.result.as_ref()) } else { Vec::new() },
         attempts: shown.attempts.iter().flatten().map(row).collect(),
     }
+}
+
+/// The digest of what each shard returned.
+fn results(result: Option<&Value>) -> Vec<String> {
+    result.and_then(Value::as_array).into_iter().flatten().map(digest).collect()
 }
 
 /// The label in a task's parameters: a field of its own, or of the address that an effect goes to.
@@ -110,5 +127,9 @@ mod tests {
         assert_eq!(kept.task.result_digest, Some(digest(&json!({"attempt": 1, "label": "c1-4"}))));
         assert_eq!(kept.task.finished_at_ms.unwrap() - kept.task.due_at_ms.unwrap(), 1_000);
         assert_eq!((kept.label.as_deref(), kept.attempts[0].fence), (Some("c1-4"), 8));
+        assert_eq!((kept.shard_total, kept.results.len()), (1, 0), "a result that is no list of shards");
+        let of_shards = rest::Task { shard_total: 2, result: Some(json!([{"shard": 0}, null])), ..shown };
+        let kept = final_task(&of_shards, None);
+        assert_eq!(kept.results, [digest(&json!({"shard": 0})), digest(&Value::Null)]);
     }
 }

@@ -143,4 +143,6 @@ pub enum What {
     JobStopped(JobStopped),
     /// One job of the table of one replica at the end of the run.
     FinalJob(FinalJob),
+    /// A callback arrived at the sink.
+    Callback(Callback),
 }

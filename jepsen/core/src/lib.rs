@@ -14,6 +14,7 @@ pub mod event;
 pub mod faults;
 pub mod history;
 pub mod leaders;
+mod ring;
 pub mod spans;
 pub mod tables;
 pub mod targets;

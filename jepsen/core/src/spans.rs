@@ -34,6 +34,11 @@ impl Spans {
         Spans { merged, before }
     }
 
+    /// Each stretch with so much time after it, in ns.
+    pub fn followed_by(&self, after: u64) -> Spans {
+        Spans::of(self.merged.iter().map(|(from, until)| (*from, until.saturating_add(after))))
+    }
+
     /// Whether any part of this time lies in one of the stretches.
     pub fn touch(&self, from: u64, until: u64) -> bool {
         let first_ending_late = self.merged.partition_point(|span| span.1 < from);

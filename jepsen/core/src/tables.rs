@@ -46,11 +46,40 @@ pub fn final_tables(history: &History) -> Vec<Table<'_>> {
                 open.entry(node).or_default().insert(&task.task.task_id, row);
             }
             What::FinalTable(end) => {
-                let rows = open.remove(node).unwrap_or_default();
+                let own = open.remove(node).unwrap_or_default();
+                let rows = match end.like.as_deref().and_then(|like| tables.get(like)) {
+                    Some(like) => like.rows.clone(),
+                    None => own,
+                };
                 tables.insert(node, Table { node, event: event.i, end, rows });
             }
             _ => {}
         }
     }
     tables.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Event;
+    use crate::event::TaskSeen;
+    use crate::testing::event;
+
+    #[test]
+    fn a_table_that_is_like_another_has_its_rows() {
+        let of = |node: &str, ms, what| Event { node: Some(node.into()), ..event(ms, what) };
+        let task = TaskSeen { task_id: "tsk_1".into(), ..TaskSeen::default() };
+        let row = FinalTask { task, ..FinalTask::default() };
+        let like = |like: &str| FinalTable { tasks: 1, like: Some(like.into()), ..FinalTable::default() };
+        let history = History::merge(vec![
+            of("n1", 1, What::FinalTask(row)),
+            of("n1", 2, What::FinalTable(FinalTable { tasks: 1, ..FinalTable::default() })),
+            of("n2", 3, What::FinalTable(like("n1"))),
+            of("n3", 4, What::FinalTable(like("nobody"))),
+        ]);
+        let tables = final_tables(&history);
+        let whole: Vec<_> = tables.iter().map(|table| (table.node, table.is_whole())).collect();
+        assert_eq!(whole, [("n1", true), ("n2", true), ("n3", false)]);
+    }
 }

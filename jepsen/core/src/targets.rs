@@ -21,6 +21,11 @@ pub fn is_target(job: &JobPut, at_ms: i64) -> Option<bool> {
                     return Some(true);
                 }
             }
+            Fires::Once { at_ms: once_ms } => {
+                if at_ms == *once_ms {
+                    return Some(true);
+                }
+            }
             Fires::FixedDelay { .. } => return None,
         }
         known = true;
@@ -47,6 +52,9 @@ pub fn targets(job: &JobPut, after_ms: i64, until_ms: i64) -> Vec<i64> {
                 found.extend(
                     seconds.filter(|second| matches(expression, *second)).map(|second| second * 1_000),
                 );
+            }
+            Fires::Once { at_ms } => {
+                found.extend((after_ms < *at_ms && *at_ms <= until_ms).then_some(*at_ms))
             }
             Fires::FixedDelay { .. } => {}
         }
@@ -111,5 +119,8 @@ mod tests {
         let both = job(vec![cron("*/2 * * * * *"), Fires::FixedRate { every_ms: 3_000, anchor_ms: 0 }]);
         assert_eq!(targets(&both, 0, 6_000), [2_000, 3_000, 4_000, 6_000]);
         assert_eq!(is_target(&job(vec![Fires::FixedDelay { delay_ms: 5 }]), 5), None);
+        let once = job(vec![Fires::Once { at_ms: 7 }]);
+        assert_eq!((targets(&once, 6, 9), targets(&once, 7, 9)), (vec![7], vec![]));
+        assert_eq!((is_target(&once, 7), is_target(&once, 8)), (Some(true), Some(false)));
     }
 }

@@ -71,6 +71,20 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The same operation on a task that may have been marked without a cancel: what was told of the mark says
+    /// nothing, and a cancel that was taken may have changed nothing. Whether one took effect at all stands beside it.
+    pub fn without_mark(self) -> Op {
+        let unmarked = |sight: Sight| Sight { asked: None, details: None, ..sight };
+        match self {
+            Op::Get(Some(sight)) | Op::Cancel(Some(sight)) => Op::Get(Some(unmarked(sight))),
+            Op::Cancel(None) => Op::CancelUnknown,
+            Op::CancelRefused(Some(sight)) => Op::CancelRefused(Some(unmarked(sight))),
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Sight {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} in version {}", self.status.name(), self.version)?;

@@ -155,7 +155,7 @@ impl Writer {
                 self.write("probe", 0, Kind::Event, None, What::FinalTask(row)).node = Some(node.to_owned());
             }
             let (applied, digest, tasks) = (self.index, "00ff".to_owned(), self.tasks.len() as u64);
-            let end = What::FinalTable(FinalTable { applied, digest, tasks });
+            let end = What::FinalTable(FinalTable { applied, digest, tasks, like: None });
             self.write("probe", 0, Kind::Event, None, end).node = Some(node.to_owned());
         }
     }

@@ -7,6 +7,7 @@ pub mod client;
 pub mod executor;
 pub mod final_reads;
 pub mod http;
+pub mod jobs;
 pub mod load;
 pub mod prober;
 pub mod recorder;

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use crate::clock::WallShim;
 use crate::disk::Disk;
 use crate::fabric::Fabric;
-use crate::hosts::{REAL, REPLICAS};
+use crate::hosts::{self, REAL, REPLICAS, SINK, SINK_NAME, SINK_PORT};
 use crate::journal::Journal;
 use crate::limits::{Hierarchy, Limits};
 use crate::process::{Proc, Record, Spec};
@@ -39,6 +39,8 @@ pub struct Cluster {
     pub admin: Admin,
     /// The run's keys.
     pub keys: Keys,
+    /// The replicas find the sink by its name, so that callbacks reach it. Without a compiler they do not.
+    pub knows_sink: bool,
     journal: Journal,
 }
 
@@ -83,7 +85,8 @@ impl Cluster {
         });
         let replicas: Vec<Replica> = replicas.collect::<Result<_>>()?;
         let executor = parts.executor(&secret).with_context(|| format!("start {REAL}"))?;
-        Ok(Cluster { replicas, executor, admin: Admin::new(&keys)?, keys, journal: parts.journal.clone() })
+        let (admin, knows_sink, journal) = (Admin::new(&keys)?, shim.is_some(), parts.journal.clone());
+        Ok(Cluster { replicas, executor, admin, keys, knows_sink, journal })
     }
 
     /// The replica of this name.
@@ -169,6 +172,12 @@ impl Parts<'_> {
         let limits = hierarchy.map(|found| Limits::create(found, self.id, name, self.journal)).transpose()?;
         let mut spec = self.spec(name, "server", &path);
         spec.env.extend(clock.iter().flat_map(|clock| clock.env()));
+        let (sink, port) = (hosts::address(SINK, SINK_PORT), format!(":{SINK_PORT}"));
+        let address = sink.trim_end_matches(&port).to_owned();
+        spec.env.extend([
+            ("ORLOJ_SINK_NAME".into(), SINK_NAME.into()),
+            ("ORLOJ_SINK_ADDRESS".into(), address.into()),
+        ]);
         if self.shift_monotonic {
             // Instants of one process mean nothing to another: no two of them agree here.
             spec.monotonic_ahead = Duration::from_secs(place * 100_000);

@@ -8,6 +8,8 @@ pub const MOCKS: [&str; 3] = ["e1", "e2", "e3"];
 pub const REAL: &str = "e4";
 /// The sink that stands for the outside world.
 pub const SINK: &str = "sink";
+/// The name by which the replicas know it, since a callback goes to no address.
+pub const SINK_NAME: &str = "sink.orloj.test";
 /// Where the harness makes its own calls from. No fault touches it, but those of whom it calls.
 pub const ADMIN: &str = "admin";
 

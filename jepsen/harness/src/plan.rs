@@ -7,12 +7,13 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use orloj_jepsen_agents::generator::Extra;
 use orloj_jepsen_core::check::Options as CheckOptions;
 use serde::{Deserialize, Serialize};
 
 use crate::action::Action;
 use crate::dice::Dice;
-use crate::scenario::{ClusterOptions, Mix, Scenario};
+use crate::scenario::{ClusterOptions, JobOptions, Mix, Scenario};
 use crate::target::Target;
 
 /// The version of the format.
@@ -56,6 +57,12 @@ pub struct RunOptions {
     pub nemesis_seed: u64,
     /// One task with a business key runs through all of it.
     pub trial: bool,
+    /// Shares of submissions with parents, shards, broadcasts and callbacks.
+    #[serde(default)]
+    pub extra: Extra,
+    /// Jobs that fire while the load goes on.
+    #[serde(default)]
+    pub jobs: JobOptions,
     /// The cluster.
     pub cluster: ClusterOptions,
     /// Bounds for the checkers, and what must have been exercised.
@@ -154,6 +161,8 @@ impl Plan {
             network_seed,
             nemesis_seed,
             trial: scenario.trial,
+            extra: scenario.extra,
+            jobs: scenario.jobs,
             cluster: scenario.cluster.clone(),
             check,
         };

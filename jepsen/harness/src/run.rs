@@ -1,6 +1,7 @@
 //! One run, from the empty machine to the verdict and back to the empty machine.
 
 pub mod around;
+pub mod firing;
 mod link_counts;
 pub mod phases;
 pub mod sightings;
@@ -103,7 +104,7 @@ pub fn execute(plan: &Plan, place: &PlaceArgs) -> Result<Outcome> {
 }
 
 fn play(plan: &Plan, stage: &Stage, machine: &doctor::Report, stop: &Arc<AtomicBool>) -> Result<Vec<String>> {
-    let around = Around::start(&stage.fabric, &stage.dir, &plan.options, &stage.cluster.keys, &stage.lives)?;
+    let around = Around::start(&stage.fabric, &stage.dir, &plan.options, &stage.cluster, &stage.lives)?;
     let played = phases::play(plan, stage, &around, machine, stop);
     let mut failures = around.finish();
     for recorder in [&stage.supervisor, &stage.nemesis, &stage.run] {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
+use orloj_jepsen_agents::generator::Extra;
 use orloj_jepsen_core::check::Options as CheckOptions;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,12 @@ pub struct Scenario {
     /// One task with a business key runs through all of it; its effect must exist exactly once.
     #[serde(default)]
     pub trial: bool,
+    /// Shares of submissions with parents, shards, broadcasts and callbacks.
+    #[serde(default)]
+    pub extra: Extra,
+    /// Jobs that fire while the load goes on.
+    #[serde(default)]
+    pub jobs: JobOptions,
     /// Options of the cluster that differ from the harness's.
     #[serde(default)]
     pub cluster: ClusterOptions,
@@ -76,6 +83,35 @@ pub struct Mix {
     /// How long it stays, least and most, in ms; else 0.3 to 5 times the election timeout.
     #[serde(default)]
     pub for_ms: Option<(u64, u64)>,
+}
+
+/// Jobs of a run. There are none unless a scenario says how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+pub struct JobOptions {
+    /// Jobs that fire about once a second each.
+    pub each_second: u32,
+    /// Jobs that fire at the beginning of each minute, all together.
+    pub each_minute: u32,
+    /// Each of the former is stopped after about so long and followed by another, in seconds: at most 900, for a
+    /// job remembers its newest 1,000 instants.
+    pub life_s: u64,
+    /// The table of a replica whose digest says that it is that of another is not read a second time: of a few hundred
+    /// thousand tasks one table is enough to judge.
+    pub one_table: bool,
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        JobOptions { each_second: 0, each_minute: 0, life_s: 300, one_table: false }
+    }
+}
+
+impl JobOptions {
+    /// Whether there are any.
+    pub fn any(&self) -> bool {
+        self.each_second + self.each_minute > 0
+    }
 }
 
 /// How the cluster under test is configured.
@@ -157,6 +193,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("membership", include_str!("../../scenarios/membership.toml")),
     ("executor", include_str!("../../scenarios/executor.toml")),
     ("sink", include_str!("../../scenarios/sink.toml")),
+    ("jobs", include_str!("../../scenarios/jobs.toml")),
     ("business-key", include_str!("../../scenarios/business-key.toml")),
 ];
 
@@ -184,6 +221,7 @@ impl Scenario {
     pub fn parse(text: &str) -> anyhow::Result<Scenario> {
         let scenario: Scenario = toml::from_str(text)?;
         ensure!(scenario.rate > 0 && scenario.clients > 0, "rate and clients must be at least 1");
+        ensure!((1..=900).contains(&scenario.jobs.life_s), "life-s is outside of 1-900");
         for mix in &scenario.faults {
             ensure!(!mix.targets.is_empty(), "{}: no targets", mix.fault);
             ensure!(mix.for_ms.is_none_or(|(low, high)| low <= high), "{}: for-ms is empty", mix.fault);

@@ -257,7 +257,7 @@ async fn a_replica_is_probed_and_its_table_is_read() {
     over.cancel();
     client.await.unwrap();
     let supervisor = recorder("table-n1");
-    final_reads::table("n1", debug, &supervisor, Instant::now() + PATIENCE).await.unwrap();
+    final_reads::table("n1", debug, &supervisor, None, Instant::now() + PATIENCE).await.unwrap();
     stop.cancel();
     prober.await.unwrap();
     let acknowledged = load.acknowledged();
@@ -291,7 +291,7 @@ async fn the_sink_applies_each_effect_once_unless_it_is_told_to_forget() {
     use orloj_jepsen::agents::http::{Ask, Connection, Failure};
 
     let runs = tempfile::tempdir().unwrap();
-    let sink = Sink::new("sink", 1, Recorder::create(runs.path(), "sink").unwrap());
+    let sink = Sink::new("sink", 1, None, Recorder::create(runs.path(), "sink").unwrap());
     let address = free_address().await;
     let stop = CancellationToken::new();
     let server = tokio::spawn(sink.clone().run(address, stop.clone()));
@@ -350,4 +350,48 @@ async fn the_sink_applies_each_effect_once_unless_it_is_told_to_forget() {
     let report = check::judge(&history, &check::Options::default());
     let word = report.judgements.iter().find(|judgement| judgement.id == "B1").unwrap();
     assert_eq!(word.validity, Validity::Invalid, "two effects under one key are noticed");
+}
+
+#[tokio::test]
+async fn the_sink_writes_down_each_callback_with_its_signature_and_its_answer() {
+    use hyper::Method;
+    use orloj_jepsen::agents::http::{Ask, Connection};
+    use orloj_wire::callback::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, WebhookSecret, sign};
+
+    let runs = tempfile::tempdir().unwrap();
+    let secret = WebhookSecret::of([7; 32]);
+    let recorder = Recorder::create(runs.path(), "sink").unwrap();
+    let sink = Sink::new("sink", 1, Some(secret.clone()), recorder);
+    let address = free_address().await;
+    let stop = CancellationToken::new();
+    let server = tokio::spawn(sink.clone().run(address, stop.clone()));
+    let ask = |secret: &WebhookSecret| {
+        let body =
+            br#"{"type":"task.failed","data":{"taskId":"tsk_1","status":"FAILED","version":5}}"#.to_vec();
+        let signature = sign(std::slice::from_ref(secret), "evt_1", 1_800_000_000, &body);
+        let headers = [
+            (ID_HEADER, "evt_1".to_owned()),
+            (TIMESTAMP_HEADER, "1800000000".to_owned()),
+            (SIGNATURE_HEADER, signature),
+        ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value)).into();
+        Ask { method: Method::POST, path: "/hook".to_owned(), body, headers, ..Ask::default() }
+    };
+    let mut connection = Connection::new(address);
+    let second = Duration::from_secs(5);
+    let other = WebhookSecret::of([8; 32]);
+    until("the sink listens", async || connection.ask(ask(&other), second).await.is_ok()).await;
+    sink.set_vices(SinkVices { errors: 1.0, ..SinkVices::default() });
+    assert_eq!(connection.ask(ask(&secret), second).await.unwrap().status, 500);
+    sink.set_vices(SinkVices::default());
+    assert_eq!(connection.ask(ask(&secret), second).await.unwrap().status, 200);
+    stop.cancel();
+    server.await.unwrap().unwrap();
+    drop(sink);
+    let history = history(runs.path());
+    let callbacks = history.events().iter().filter_map(|event| match &event.what {
+        What::Callback(callback) => Some((callback.signed, callback.answered, callback.version)),
+        _ => None,
+    });
+    assert_eq!(callbacks.collect::<Vec<_>>(), [(false, 200, 5), (true, 500, 5), (true, 200, 5)]);
 }

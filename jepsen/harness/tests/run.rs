@@ -20,7 +20,9 @@ clients = 4
 spacing-ms = 1000
 in-order = true
 faults = [{ fault = 'process.kill', targets = ['leader'], for-ms = [1500, 1500] }]
-check = { heal_ms = 8000, required = { leader_changes = 1 } }
+extra = { dependent = 0.15, sharded = 0.06, broadcast = 0.03, callback = 0.2 }
+jobs = { each-second = 6, each-minute = 2, life-s = 10 }
+check = { heal_ms = 8000, required = { leader_changes = 1, job_fires = 20, dependent_starts = 5, callbacks = 5 } }
 ";
 
 /// What the run cannot do without.
@@ -71,6 +73,9 @@ fn a_run_is_judged_and_leaves_nothing_behind() {
     assert!(results.events > 500, "{shown}");
     let stats = |id: &str| results.report.judgements.iter().find(|one| one.id == id).unwrap().stats.clone();
     assert!(stats("H1")["fault:process.kill@leader"] >= 1.0, "{shown}");
+    for (id, figure) in [("T1", "fired"), ("W1", "started"), ("W2", "delivered"), ("W3", "results")] {
+        assert!(stats(id)[figure] >= 1.0, "{id} {figure}\n{shown}");
+    }
     for file in ["plan.json", "history.jsonl", "results.json", "report.html", "doctor.json"] {
         assert!(outcome.dir.path().join(file).is_file(), "{file}");
     }

@@ -93,7 +93,7 @@ impl Pages {
 
     fn whole(self) -> (FinalTable, Vec<FinalTask>) {
         let (applied, digest) = self.first.unwrap_or_default();
-        (FinalTable { applied, digest, tasks: self.tasks.len() as u64 }, self.tasks)
+        (FinalTable { applied, digest, tasks: self.tasks.len() as u64, like: None }, self.tasks)
     }
 }
 

@@ -131,6 +131,7 @@ fn kind(fires: &Fires) -> anyhow::Result<Kind> {
             Kind::Cron(Cron::new(expression, "UTC", Dst::default(), DayRule::default(), WALL_START_MS)?)
         }
         Fires::FixedDelay { delay_ms } => Kind::FixedDelay { delay_ms: *delay_ms, anchor: WALL_START_MS },
+        Fires::Once { at_ms } => Kind::Once { at: *at_ms },
     })
 }
 

@@ -33,6 +33,7 @@ pub mod recorder;
 pub mod replica;
 pub mod run;
 pub mod single;
+pub mod sink;
 pub mod sweep;
 pub mod time;
 pub mod trace;

@@ -24,6 +24,8 @@ pub enum Request {
     Internal(Message),
     /// HTTP to the public listener of a replica.
     Public(Message),
+    /// HTTP to the sink.
+    Callback(Message),
 }
 
 impl Request {
@@ -33,7 +35,7 @@ impl Request {
         match self {
             Request::Raft(..) => true,
             Request::Internal(message) => !message.target.starts_with(FORWARD),
-            Request::Public(_) => false,
+            Request::Public(_) | Request::Callback(_) => false,
         }
     }
 }

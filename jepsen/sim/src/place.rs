@@ -8,6 +8,10 @@ pub const REPLICAS: usize = 3;
 pub const EXECUTORS: usize = 3;
 /// How many clients there are.
 pub const CLIENTS: usize = 4;
+/// The name to which callbacks go.
+pub const SINK_NAME: &str = "sink.orloj.test";
+/// The port to which they go.
+pub const SINK_PORT: u16 = 7020;
 
 /// An end of links. Every place has its own; executors and clients have one each, so that they can be cut off one
 /// by one, although they share a runtime.
@@ -19,6 +23,8 @@ pub enum Place {
     Executor(usize),
     /// A client, from 1.
     Client(usize),
+    /// The sink, which takes callbacks.
+    Sink,
 }
 
 impl Place {
@@ -26,7 +32,7 @@ impl Place {
     pub fn all() -> impl Iterator<Item = Place> {
         let replicas = (1..=REPLICAS).map(Place::Replica);
         let executors = (1..=EXECUTORS).map(Place::Executor);
-        replicas.chain(executors).chain((1..=CLIENTS).map(Place::Client))
+        replicas.chain(executors).chain((1..=CLIENTS).map(Place::Client)).chain([Place::Sink])
     }
 
     /// Every replica.
@@ -45,6 +51,7 @@ impl Place {
             Place::Replica(number) => format!("10.77.0.{number}:7001"),
             Place::Executor(number) => format!("10.77.0.{}:7010", 10 + number),
             Place::Client(number) => format!("10.77.0.{}:0", 30 + number),
+            Place::Sink => format!("10.77.0.21:{SINK_PORT}"),
         }
     }
 
@@ -52,7 +59,7 @@ impl Place {
     pub fn api(self) -> String {
         match self {
             Place::Replica(number) => format!("http://10.77.0.{number}:7000"),
-            Place::Executor(_) | Place::Client(_) => String::new(),
+            Place::Executor(_) | Place::Client(_) | Place::Sink => String::new(),
         }
     }
 }
@@ -63,6 +70,7 @@ impl fmt::Display for Place {
             Place::Replica(number) => write!(f, "n{number}"),
             Place::Executor(number) => write!(f, "e{number}"),
             Place::Client(number) => write!(f, "c{number}"),
+            Place::Sink => write!(f, "sink"),
         }
     }
 }

@@ -15,7 +15,9 @@ use orloj_model::task::Status;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_raft_store::environment::Environment;
 use orloj_raft_store::{Options as StoreOptions, Store};
+use orloj_scheduler::callback::{Callbacks, Policy};
 use orloj_scheduler::{Options as SchedulerOptions, Scheduler, Service};
+use orloj_wire::callback::{HostEntry, HostRule, WebhookSecret};
 use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
@@ -24,7 +26,7 @@ use tower::ServiceExt as _;
 
 use crate::disk::Disk;
 use crate::net::{Message, Net, Reply, Request};
-use crate::place::Place;
+use crate::place::{Place, SINK_NAME, SINK_PORT};
 
 /// Whom callers sign for.
 pub const AUDIENCE: &str = "sim";
@@ -142,6 +144,13 @@ impl Process {
         let (link, random) = (Arc::clone(&wire) as _, Arc::new(SystemRandom));
         let service = Service::new(store.clone(), link, cluster_clock, random, setup.scheduler, metrics);
         let scheduler = service.handle();
+        let directory = Directory::new(
+            keyring(secret(CALLER_SECRET)?, secret(EXECUTOR_SECRET)?)?,
+            Sealer::default(),
+            Arc::new(store.clone()),
+        );
+        let (link, tenants) = (Arc::clone(&wire) as _, Arc::new(directory.clone()));
+        let service = service.with_callbacks(Callbacks { link, tenants });
         let parts = Parts {
             options: orloj_api::Options {
                 audience: AUDIENCE.to_owned(),
@@ -150,11 +159,7 @@ impl Process {
                 debug_probe: false,
                 tls: None,
             },
-            directory: Directory::new(
-                keyring(secret(CALLER_SECRET)?, secret(EXECUTOR_SECRET)?)?,
-                Sealer::default(),
-                Arc::new(store.clone()),
-            ),
+            directory,
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.clone()),
             clock,
@@ -195,7 +200,21 @@ fn keyring(caller: Secret, executors: Secret) -> anyhow::Result<Keyring> {
     let mut keyring = Keyring::new();
     keyring.add_caller(CallerId::new(CALLER)?, ACCESS_KEY, caller, limits)?;
     keyring.share_with_executors(executors)?;
+    let entry = HostEntry {
+        host: SINK_NAME.to_owned(),
+        ports: vec![SINK_PORT],
+        plain_http: true,
+        allow_cidrs: Vec::new(),
+    };
+    let host = HostRule::new(&entry).map_err(|problem| anyhow::anyhow!(problem))?;
+    let policy = Policy { hosts: vec![host], secrets: vec![webhook()], unopened: false };
+    keyring.set_callbacks(CallerId::new(CALLER)?, policy);
     Ok(keyring)
+}
+
+/// What signs callbacks.
+pub fn webhook() -> WebhookSecret {
+    WebhookSecret::of([7; 32])
 }
 
 impl Replica {
@@ -218,6 +237,7 @@ impl Replica {
             }
             Request::Internal(message) => serve(self.internal, message).await,
             Request::Public(message) => serve(self.public, message).await,
+            Request::Callback(_) => Reply::Http { status: 404, headers: Vec::new(), body: Bytes::new() },
         }
     }
 

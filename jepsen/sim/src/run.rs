@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use orloj_jepsen_agents::generator::{Generator, Mix};
+use orloj_jepsen_agents::generator::{Extra, Generator, Mix, Shares};
 use orloj_jepsen_agents::rng::Rng;
 use orloj_jepsen_core::History;
 use orloj_jepsen_core::check::{self, Report};
@@ -15,7 +15,7 @@ use crate::final_table;
 use crate::jobs::{self, Jobs, SimJob, Wish};
 use crate::nemesis::Nemesis;
 use crate::panics;
-use crate::place::{CLIENTS, EXECUTORS, Place};
+use crate::place::{CLIENTS, EXECUTORS, Place, SINK_NAME, SINK_PORT};
 use crate::plan::Plan;
 use crate::world::{HEARTBEAT_MS, OFFLINE_AFTER, TIMEOUT_GRACE_MS, World};
 
@@ -37,6 +37,9 @@ const JOBS_PAUSE_MS: u64 = 500;
 const JOBS_MS: u64 = 20_000;
 /// The longest time of the last reads, in ms.
 const FINAL_MS: u64 = 20_000;
+
+/// Shares of submissions with parents, shards, broadcasts and callbacks.
+const EXTRA: Extra = Extra { dependent: 0.15, sharded: 0.06, broadcast: 0.03, callback: 0.2 };
 
 /// What came of a run.
 pub struct Outcome {
@@ -138,6 +141,7 @@ impl Run {
         self.nemesis = Nemesis::new(plan, self.world.now_ms);
         self.pass_until(plan.load_ms, |_| false)?;
         self.nemesis.heal(&mut self.world)?;
+        self.world.sink.relent();
         self.phase("heal");
         self.pass_until(TAIL_MS, |_| false)?;
         stop.cancel();
@@ -207,6 +211,8 @@ fn mix(plan: &Plan) -> Mix {
         longest_delay_ms: 5_000,
         longest_backoff_ms: 1_000,
         big_bytes: 8 << 10,
+        callback_url: Some(format!("http://{SINK_NAME}:{SINK_PORT}/hook")),
+        shares: Shares { extra: EXTRA, ..Shares::default() },
         ..Mix::default()
     }
 }

@@ -22,6 +22,7 @@ use crate::place::{EXECUTORS, Place, REPLICAS};
 use crate::plan::{Plan, Sizes};
 use crate::recorder::Recorder;
 use crate::replica::Setup;
+use crate::sink::Sink;
 use crate::time::WALL_START_MS;
 
 /// Between two probes of a replica, in ms.
@@ -47,6 +48,8 @@ pub struct World {
     pub machines: Vec<Machine>,
     /// The executors.
     pub executors: Vec<Executor>,
+    /// Where callbacks go.
+    pub sink: Sink,
     agents: Host,
     order: Rng,
 }
@@ -80,7 +83,8 @@ impl World {
         let seed = rng.split("executors").bits();
         let executor = |number| Executor::new(Place::Executor(number), seed, net.clone(), recorder.clone());
         let executors = (1..=EXECUTORS).map(executor).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(World { now_ms: 0, recorder, net, machines, executors, agents, order: rng.split("order") })
+        let sink = Sink::new(rng.split("sink"), recorder.clone());
+        Ok(World { now_ms: 0, recorder, net, machines, executors, sink, agents, order: rng.split("order") })
     }
 
     /// Does something within the runtime of the agents.
@@ -109,6 +113,7 @@ impl World {
             match delivery.to {
                 Place::Replica(number) => self.machines[number - 1].take(delivery),
                 Place::Executor(number) => self.deliver(number, delivery),
+                Place::Sink => self.announce(delivery),
                 Place::Client(_) => {}
             }
         }
@@ -126,6 +131,20 @@ impl World {
             self.machines.iter().for_each(|machine| machine.probe(now_ms));
         }
         Ok(())
+    }
+
+    /// A callback arrives at the sink.
+    fn announce(&self, delivery: Delivery) {
+        let (sink, net, Delivery { call, request, .. }) = (self.sink.clone(), self.net.clone(), delivery);
+        let task = self.agents.spawn(async move {
+            let reply = sink.answer(request).await;
+            if let Some(call) = call {
+                net.reply(call, reply);
+            }
+        });
+        if let Some(call) = call {
+            self.net.serving(call, Place::Sink, task);
+        }
     }
 
     fn deliver(&self, number: usize, delivery: Delivery) {

@@ -10,6 +10,7 @@ use crate::command::{CallbackCommand, Claim, Refusal, Reply};
 use crate::event::Event;
 use crate::id::{CallerId, Millis, TaskId};
 use crate::key::CallbackDueKey;
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{CallbackDueTable, CallbackTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
@@ -26,8 +27,17 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &CallbackCommand
 }
 
 /// A task with a callback address was made.
-pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, task: TaskId, url: &str) -> Result<(), T::Error> {
-    cx.tables.put::<CallbackTable>(&task, &Callback::new(url.to_owned()))
+pub(crate) fn create<T: Write>(
+    cx: &mut Context<'_, T>,
+    (task, caller): (TaskId, &CallerId),
+    url: &str,
+) -> Result<(), T::Error> {
+    let callback = Callback::new(url.to_owned());
+    if is_on(Mutant::CallbackEarly) {
+        let now = cx.now();
+        return put(cx, (task, caller), Callback { stage: Stage::Pending, ..callback }, Some(now));
+    }
+    cx.tables.put::<CallbackTable>(&task, &callback)
 }
 
 /// A task has become terminal: its callback, if it has one, goes into the outbox in the same entry.
@@ -92,6 +102,10 @@ fn finish<T: Write>(
     let next_at = match outcome {
         SendOutcome::Delivered { .. } => {
             callback.stage = Stage::Delivered;
+            None
+        }
+        SendOutcome::Failed { .. } if is_on(Mutant::CallbackGivenUp) => {
+            callback.stage = Stage::Failed;
             None
         }
         SendOutcome::Failed { retry_after_ms, .. } if number < MAX_SENDS && !outcome.is_for_good() => {

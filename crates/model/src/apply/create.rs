@@ -98,7 +98,7 @@ pub(crate) fn create<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>) -> Result
     cx.tables.put::<TaskTable>(&task, &state)?;
     index(cx, task, spec, &state)?;
     if let Some(url) = &spec.callback_url {
-        callback::create(cx, task, url)?;
+        callback::create(cx, (task, &spec.caller), url)?;
     }
     if start == Start::Free && is_told(spec) {
         cx.events.push(Event::Submitted { task, due_at, spec: Arc::new(spec.clone()) });

@@ -19,6 +19,7 @@ use crate::event::Event;
 use crate::graph::{MAX_PARENTS, Node, Role, WorkKind, is_met};
 use crate::id::{Millis, TaskId};
 use crate::key::{CallerTextKey, DepKey, WorkKey};
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{
     DependsOnRow, DepsTable, GraphWorkTable, IdempotencyTable, NodeTable, TaskTable, WaitsTable,
 };
@@ -150,7 +151,7 @@ fn create_child<T: Write>(
     parents: &Parents,
 ) -> Result<Reply, T::Error> {
     let Child { task, spec, due_at, clock, role } = *child;
-    let waits = parents.lost.is_none() && !parents.open.is_empty();
+    let waits = parents.lost.is_none() && !parents.open.is_empty() && !is_on(Mutant::ChildEarly);
     let start = match parents.lost {
         // At most [`MAX_PARENTS`].
         _ if waits => Start::Parents(parents.open.len() as u16),

@@ -94,7 +94,7 @@ impl Core {
         if candidate.spec.strategy == Strategy::Broadcast {
             return self.aim(waiting, grants);
         }
-        if self.limits.hold_up(waiting, &candidate.spec) {
+        if !is_on(Mutant::LimitIgnored) && self.limits.hold_up(waiting, &candidate.spec) {
             // It stays ready, and goes back into the room when there is a place for it.
             return Answer::Left;
         }
@@ -110,7 +110,10 @@ impl Core {
         let wanted = Wanted {
             class: waiting.class,
             strategy: &candidate.spec.strategy,
-            key: KeyHash::of(routing_key(&candidate.spec)),
+            key: match is_on(Mutant::RingIgnored) {
+                true => KeyHash::of_number(self.placements),
+                false => KeyHash::of(routing_key(&candidate.spec)),
+            },
             zone: candidate.spec.zone.as_deref(),
             avoid: others,
             may_queue: false,

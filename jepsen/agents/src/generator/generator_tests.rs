@@ -1,5 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use orloj_jepsen_core::event;
+
 use super::*;
 
 fn at(ms: u64) -> Now {
@@ -174,4 +176,44 @@ fn the_rate_is_kept_on_average() {
     let total: u64 = (0..20_000).map(|_| generator.pause_ns(10)).sum();
     let mean_ms = total / 20_000 / NS_PER_MS;
     assert!((95..=105).contains(&mean_ms), "10 clients at 100/s pause {mean_ms} ms each");
+}
+
+#[test]
+fn parents_shards_broadcasts_and_callbacks_are_drawn_apart_from_everything_else() {
+    let plain = work(&mut Generator::new(1, "a", mix()), 2_000);
+    let extra = Extra { dependent: 0.2, sharded: 0.2, broadcast: 0.1, callback: 0.3 };
+    let with = Mix {
+        callback_url: Some("http://sink.test/hook".to_owned()),
+        shares: Shares { extra, ..Shares::default() },
+        ..mix()
+    };
+    let more = work(&mut Generator::new(1, "a", with), 2_000);
+    let first = |ops: &[Op]| submissions(ops).first().map(|planned| planned.body.params.clone());
+    assert_eq!(first(&plain), first(&more), "what else a submission is stays as it was");
+    let (plain, more) = (submissions(&plain), submissions(&more));
+    let is_more = |planned: &&&Planned| {
+        let seen = &planned.seen;
+        !seen.depends_on.is_empty() || seen.shard_total > 1 || seen.broadcast || seen.callback
+    };
+    assert_eq!(plain.iter().filter(is_more).count(), 0);
+    let count = |has: fn(&event::Submit) -> bool| more.iter().filter(|planned| has(&planned.seen)).count();
+    for (name, found) in [
+        ("parents", count(|seen| !seen.depends_on.is_empty())),
+        ("shards", count(|seen| seen.shard_total > 1)),
+        ("broadcasts", count(|seen| seen.broadcast)),
+        ("callbacks", count(|seen| seen.callback)),
+        ("stops", count(|seen| seen.stops_shards)),
+    ] {
+        assert!(found > 10, "{name}: {found} of {}", more.len());
+    }
+    for planned in &more {
+        let (seen, body) = (&planned.seen, &planned.body);
+        // The tasks of this test have ids that no cluster would give.
+        assert!(!seen.depends_on.is_empty() || body.faults().is_empty(), "{body:?}");
+        let parents: Vec<&str> = body.depends_on.iter().map(|parent| parent.task_id.as_str()).collect();
+        assert!(seen.depends_on.iter().map(|edge| edge.task.as_str()).eq(parents));
+        assert_eq!(body.shard_total.unwrap_or(1), seen.shard_total);
+        assert_eq!(body.callback_url.is_some(), seen.callback);
+        assert!(seen.depends_on.is_empty() || seen.delay_ms.is_none() && seen.expire_at_ms.is_none());
+    }
 }

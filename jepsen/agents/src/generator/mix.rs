@@ -15,6 +15,8 @@ pub struct Mix {
     pub executors: Vec<String>,
     /// Where the real executor's handler `http` posts effects to; none: no effects.
     pub effect_url: Option<String>,
+    /// Where the ends of tasks are announced; none: nowhere.
+    pub callback_url: Option<String>,
     /// What the clients do.
     pub operations: Operations,
     /// When tasks are due.
@@ -103,6 +105,23 @@ pub struct Shares {
     pub effect: f64,
     /// Of pages that have a next one: that is read too.
     pub paged: f64,
+    /// Shares of what few loads have.
+    pub extra: Extra,
+}
+
+/// Shares of submissions with something that is off unless a load asks for it. They are drawn apart from everything
+/// else, so that a load without them stays what it was.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Extra {
+    /// Waits for other tasks, most of which are under way.
+    pub dependent: f64,
+    /// Has several shards.
+    pub sharded: f64,
+    /// Runs once on each executor.
+    pub broadcast: f64,
+    /// Announces its end.
+    pub callback: f64,
 }
 
 impl Default for Mix {
@@ -112,6 +131,7 @@ impl Default for Mix {
             handlers: vec!["mock".to_owned()],
             executors: Vec::new(),
             effect_url: None,
+            callback_url: None,
             operations: Operations::default(),
             timing: Timing::default(),
             behaviours: Behaviours::default(),
@@ -159,6 +179,7 @@ impl Default for Shares {
             business: 0.2,
             effect: 0.08,
             paged: 0.7,
+            extra: Extra::default(),
         }
     }
 }

@@ -166,6 +166,7 @@ fn placement(rng: &mut Rng, mix: &Mix, planned: &mut Planned) {
     } else if rng.chance(mix.shares.hot) {
         planned.body.routing_key = Some(format!("hot-{}", rng.below(mix.hot_keys.max(1))));
     }
+    planned.seen.routing_key.clone_from(&planned.body.routing_key);
     planned.seen.anywhere = Some(planned.body.strategy.is_none() && planned.body.routing_key.is_none());
 }
 

@@ -28,7 +28,12 @@
 //! | `repeated_effects` | those of them that it refused as repetitions |
 //! | `delayed_starts` | first starts of tasks with a delay |
 //! | `job_fires` | tasks that jobs made by their triggers |
+//! | `job_kinds` | kinds of triggers, misfire and overlap policies among the jobs that were put |
 //! | `job_skips` | instants of jobs that were skipped; `job_misfires` are those of them that were missed |
+//! | `dependent_starts` | tasks with parents that were handed out, and `dependents_skipped` those that were skipped |
+//! | `shards_again` | attempts after the first at tasks of several shards |
+//! | `broadcast_shards` | attempts at broadcasts |
+//! | `callbacks` | callbacks that the sink recorded; `callbacks_refused` are those that it did not answer well |
 //! | `retries` | attempts in the tables after one that failed, timed out or was lost |
 //! | `<outcome>_attempts` | attempts in the tables that ended so: `failed`, `timed_out`, `lost`, `cancelled`, `refused` |
 //! | `packets_dropped`, `packets_duplicated`, `packets_reordered`, `packets_delayed`, `packets_throttled` | packets to which the network did so |
@@ -39,7 +44,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use crate::attempts::{Life, Tasks};
-use crate::event::{Event, Kind, LinkCount, Recv, What};
+use crate::event::{Event, FinalTask, Kind, LinkCount, Recv, What};
 use crate::history::History;
 use crate::leaders::Leaders;
 use crate::verdict::Judgement;
@@ -111,7 +116,12 @@ pub fn counters(history: &History) -> BTreeMap<String, u64> {
 /// Each job once, whichever tables have it.
 fn count_jobs(counters: &mut BTreeMap<String, u64>, history: &History) {
     let mut counted: BTreeSet<&str> = BTreeSet::new();
+    let mut kinds: BTreeSet<String> = BTreeSet::new();
     for event in history.events() {
+        if let What::JobPut(put) = &event.what {
+            kinds.extend(put.fires.iter().map(|fires| format!("{:?}", std::mem::discriminant(fires))));
+            kinds.extend([format!("misfire {}", put.misfire), format!("overlap {}", put.overlap)]);
+        }
         let What::FinalJob(last) = &event.what else { continue };
         if counted.insert(&last.job) {
             let missed = last.skipped_count.iter().filter(|(reason, _)| reason.starts_with("misfire"));
@@ -120,6 +130,7 @@ fn count_jobs(counters: &mut BTreeMap<String, u64>, history: &History) {
             add(counters, "job_misfires", missed.map(|(_, count)| count).sum());
         }
     }
+    add(counters, "job_kinds", kinds.len() as u64);
 }
 
 fn add(counters: &mut BTreeMap<String, u64>, name: &str, count: u64) {
@@ -157,6 +168,10 @@ fn count_event<'a>(
             "repeated" => add(counters, "repeated_reports", 1),
             _ => {}
         },
+        What::Callback(callback) => {
+            add(counters, "callbacks", 1);
+            add(counters, "callbacks_refused", u64::from(!(200..300).contains(&callback.answered)));
+        }
         What::Effect(effect) => {
             add(counters, "effects", 1);
             add(counters, "repeated_effects", u64::from(effect.repeated));
@@ -189,6 +204,22 @@ fn count_packets(counters: &mut BTreeMap<String, u64>, history: &History) {
     }
 }
 
+/// What a task has to do with others, and its shards with each other.
+fn count_graph(counters: &mut BTreeMap<String, u64>, life: &Life<'_>, last: &FinalTask) {
+    let Some(request) = life.request() else { return };
+    let tries = last.attempts.len() as u64;
+    if !request.depends_on.is_empty() {
+        add(counters, "dependent_starts", u64::from(tries > 0));
+        add(counters, "dependents_skipped", u64::from(last.task.reason.as_deref() == Some("dependency")));
+    }
+    if request.broadcast {
+        add(counters, "broadcast_shards", tries);
+    } else if request.shard_total > 1 {
+        let again = last.attempts.iter().filter(|row| row.attempt > 1).count();
+        add(counters, "shards_again", again as u64);
+    }
+}
+
 fn count_receipt(counters: &mut BTreeMap<String, u64>, recv: &Recv) {
     add(counters, "receipts", 1);
     match (recv.verdict.as_str(), recv.reason.as_deref()) {
@@ -205,6 +236,7 @@ fn count_task(counters: &mut BTreeMap<String, u64>, life: &Life<'_>) {
         add(counters, "delayed_starts", 1);
     }
     if let Some((_, last)) = life.finals.first() {
+        count_graph(counters, life, last);
         let status = match last.task.status.as_str() {
             "SUCCESS" => Some("succeeded_tasks"),
             "FAILED" => Some("failed_tasks"),

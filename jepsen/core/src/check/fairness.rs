@@ -54,10 +54,11 @@ pub fn bounded_waits(history: &History, options: &Options) -> Vec<Judgement> {
 }
 
 /// Priority, due instant, end of the wait (both in ns), and the event of that end. A task that waits for an
-/// instant of the wall clock is left out: when that was due depends on a clock that may be stepped.
+/// instant of the wall clock is left out: when that was due depends on a clock that may be stepped. So is one that waits
+/// for others.
 fn wait_of(life: &Life<'_>) -> Option<(u64, u64, u64, u64)> {
     let request = life.request()?;
-    if request.run_at_ms.is_some() {
+    if request.run_at_ms.is_some() || !request.depends_on.is_empty() {
         return None;
     }
     let due_ns = life.acked_ns()? + request.delay_ms.unwrap_or(0) * MS;

@@ -5,13 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use crate::event::{Event, FinalJob, JobPut, JobStopped, Recv, What};
-use crate::faults::installed;
+use crate::faults::{in_force, installed};
 use crate::history::History;
+use crate::spans::{MS, Spans};
 use crate::targets::{is_target, targets};
 use crate::verdict::Judgement;
 
 /// A fire may be so late at the end of a run, when no fault is near, beside what the options allow a task, in ms.
 const SLACK_MS: i64 = 2_000;
+/// A job that is stopped so soon after a fault may not have made up for what was due in it, in ms: an edit drops what
+/// has passed.
+const CAUGHT_UP_MS: u64 = 5_000;
 
 /// A job from all sides.
 #[derive(Debug, Default)]
@@ -31,11 +35,12 @@ pub fn schedules(history: &History, options: &Options) -> Vec<Judgement> {
     let jobs = gather(history);
     let tasks = final_tasks(history);
     let calm = installed(history).is_empty();
+    let troubled = in_force(history).followed_by(CAUGHT_UP_MS * MS);
     let (mut fired, mut skipped) = (0, 0);
     for (id, job) in &jobs {
         let Some((_, put)) = job.put else { continue };
         for (event, last) in &job.finals {
-            accounted_for(accounted, (event, last), (put, job.stopped), options);
+            accounted_for(accounted, (event, last), (put, job.stopped), &troubled, options);
             if calm {
                 nothing_missed(accounted, event, last);
             }
@@ -99,11 +104,13 @@ fn final_tasks(history: &History) -> BTreeMap<&str, BTreeSet<&str>> {
 }
 
 /// T1. Each target from the creation of the job until shortly before it was stopped has fired, or lies among
-/// instants that were skipped; and what its history counts is what there was.
+/// instants that were skipped; and what its history counts is what there was. Of what was still undecided when the job
+/// was stopped nothing is owed if a fault was in force since it was due.
 fn accounted_for(
     word: &mut Judgement,
     (event, last): (&Event, &FinalJob),
     (put, stopped): (&JobPut, Option<(&Event, &JobStopped)>),
+    troubled: &Spans,
     options: &Options,
 ) {
     if !last.whole || is_target(put, 0).is_none() {
@@ -113,13 +120,19 @@ fn accounted_for(
     let Some((stop, stopped)) = stopped else { return };
     let fired: BTreeSet<i64> = last.fired.iter().map(|row| row.scheduled_at_ms).collect();
     let is_skipped = |at: i64| last.skipped.iter().any(|row| (row.first_ms..=row.last_ms).contains(&at));
+    let ends = last.fired.iter().map(|row| row.scheduled_at_ms);
+    let end = ends.chain(last.skipped.iter().map(|row| row.last_ms)).max();
+    let was_troubled = |at: i64| {
+        let before_ms = u64::try_from(stopped.wall_ms - at).unwrap_or(0);
+        end.is_none_or(|end| at > end)
+            && troubled.touch(stop.mono_ns.saturating_sub(before_ms.saturating_mul(MS)), stop.mono_ns)
+    };
     let due = targets(put, put.after_ms, stopped.wall_ms - late_ms - SLACK_MS);
-    for at in due.iter().filter(|at| !fired.contains(at) && !is_skipped(**at)) {
+    for at in due.iter().filter(|at| !fired.contains(at) && !is_skipped(**at) && !was_troubled(**at)) {
         let what = format!("the instant {at} of job {} made no task, and no skip of it is recorded", put.job);
         word.violated(what, None, &[event.i, stop.i]);
     }
-    let ends = last.fired.iter().map(|row| row.scheduled_at_ms);
-    let Some(end) = ends.chain(last.skipped.iter().map(|row| row.last_ms)).max() else { return };
+    let Some(end) = end else { return };
     // A clock that went years ahead names more targets than anybody counts.
     if last.skipped.iter().all(|row| row.exact) && end <= stopped.wall_ms {
         let there_were = targets(put, put.after_ms, end).len() as u64;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::{FiredRow, Fires, SkippedRow};
+use crate::event::{Fault, FiredRow, Fires, SkippedRow};
 use crate::testing::event;
 use crate::verdict::Validity;
 
@@ -87,4 +87,25 @@ fn an_instant_off_the_calendar_breaks_t5() {
     let mut rows: Vec<FiredRow> = (1..=5).map(|second| fired(second * 1_000)).collect();
     rows[4] = fired(5_001);
     assert!(with(last(rows, vec![])).contains(&"T5".to_owned()));
+}
+
+#[test]
+fn what_a_fault_left_undecided_when_the_job_was_stopped_is_not_owed() {
+    let judged = |fault_ms: Option<(u64, u64)>| {
+        let stopped = JobStopped { job: "j".into(), wall_ms: 8_500 };
+        let rows = (1..=4).map(|second| fired(second * 1_000)).collect();
+        let mut events = vec![put(), event(8_500, What::JobStopped(stopped))];
+        events.push(event(9_000, What::FinalJob(last(rows, vec![]))));
+        for (ms, phase) in
+            fault_ms.into_iter().flat_map(|(from, until)| [(from, "installed"), (until, "undone")])
+        {
+            let fault = Fault { package: "process".into(), phase: phase.into(), ..Fault::default() };
+            events.push(event(ms, What::Fault(fault)));
+        }
+        broken(events)
+    };
+    assert_eq!(judged(None), ["T1"], "the instant 5,000 is owed");
+    assert_eq!(judged(Some((4_500, 6_000))), Vec::<String>::new());
+    assert_eq!(judged(Some((0, 0))), Vec::<String>::new(), "it is made up for within five seconds");
+    assert_eq!(judged(Some((8_600, 8_700))), ["T1"], "it was over when the fault began");
 }

@@ -165,6 +165,8 @@ struct Tasks<'a> {
     labels: BTreeMap<&'a str, BTreeSet<&'a str>>,
     /// Tasks of more than one shard: what a report of one shard does to the whole is open.
     sharded: BTreeSet<&'a str>,
+    /// Tasks whose shards are told to stop when one has failed: they are marked as if somebody had cancelled them.
+    stopping: BTreeSet<&'a str>,
 }
 
 impl<'a> Tasks<'a> {
@@ -178,10 +180,12 @@ impl<'a> Tasks<'a> {
                 let Some(seen) = &submit.answer else { return self.add_unknown(operation) };
                 let Some(status) = status_of(seen, end, judgement) else { return };
                 self.labels.entry(&submit.label).or_default().insert(&seen.task_id);
-                if submit.shard_total > 1 {
-                    self.sharded.insert(&seen.task_id);
-                }
-                let op = Op::Submit { replayed: end.meta.replayed, sight: partial(seen, status, None) };
+                self.note_shards(submit, &seen.task_id);
+                // One that waits in vain for a parent has been skipped when it is answered: its caller is told of the
+                // second version, as by a repeated answer.
+                let in_vain = !submit.depends_on.is_empty() && status == Status::Skipped;
+                let replayed = end.meta.replayed || in_vain;
+                let op = Op::Submit { replayed, sight: partial(seen, status, None) };
                 self.by_id.entry(&seen.task_id).or_default().add(begin, Some(end), op);
             }
             (What::Get(get), Kind::Ok) => {
@@ -220,6 +224,15 @@ impl<'a> Tasks<'a> {
         }
     }
 
+    fn note_shards(&mut self, submit: &Submit, task: &'a str) {
+        if submit.shard_total > 1 || submit.broadcast {
+            self.sharded.insert(task);
+        }
+        if submit.stops_shards {
+            self.stopping.insert(task);
+        }
+    }
+
     fn add_unknown(&mut self, operation: &Operation<'a>) {
         match &operation.invoke.what {
             What::Submit(submit) => self.unknown.push((submit, *operation)),
@@ -238,6 +251,10 @@ impl<'a> Tasks<'a> {
         for event in history.events() {
             match &event.what {
                 What::Recv(recv) => {
+                    // Of a job's task no submission says how many shards it has.
+                    if recv.grant.shard > 0 {
+                        self.sharded.insert(&recv.grant.task);
+                    }
                     if let Some(label) = &recv.label {
                         self.labels.entry(label).or_default().insert(&recv.grant.task);
                     }
@@ -251,10 +268,8 @@ impl<'a> Tasks<'a> {
             }
         }
         for (submit, operation) in std::mem::take(&mut self.unknown) {
-            for task in self.labels.get(submit.label.as_str()).into_iter().flatten() {
-                if submit.shard_total > 1 {
-                    self.sharded.insert(task);
-                }
+            for task in self.labels.get(submit.label.as_str()).cloned().unwrap_or_default() {
+                self.note_shards(submit, task);
                 // A task of which only executors and tables know has nothing to be judged by.
                 if let Some(work) = self.by_id.get_mut(task) {
                     work.add(operation.invoke, None, Op::SubmitUnknown);
@@ -263,6 +278,11 @@ impl<'a> Tasks<'a> {
         }
         for work in self.by_id.values_mut().filter(|work| !work.has_origin) {
             work.add_at_any_time(Op::SubmitUnknown);
+        }
+        for task in &self.stopping {
+            let Some(work) = self.by_id.get_mut(task) else { continue };
+            work.calls.iter_mut().for_each(|call| call.op = call.op.without_mark());
+            work.add_at_any_time(Op::CancelUnknown);
         }
         for task in replaceable(history) {
             if let Some(work) = self.by_id.get_mut(task) {

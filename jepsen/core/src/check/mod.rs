@@ -11,10 +11,12 @@
 
 pub mod acked;
 pub mod attempts;
+pub mod callbacks;
 pub mod cancel;
 pub mod clean_failure;
 pub mod conclusive;
 pub mod coverage;
+pub mod dependencies;
 pub mod dispatch;
 pub mod effects;
 pub mod fairness;
@@ -27,9 +29,11 @@ pub mod liveness;
 pub mod one_bad;
 pub mod outcomes;
 pub mod overlap;
+pub mod placement;
 pub mod recovery;
 pub mod replicas;
 pub mod rounds;
+pub mod shards;
 pub mod timing;
 pub mod transitions;
 
@@ -150,12 +154,16 @@ pub const CHECKERS: &[Checker] = &[
     transitions::one_chain,
     transitions::final_is_final,
     outcomes::no_invention,
+    placement::follows_the_ring,
     limits::running,
     fairness::bounded_waits,
     jobs::schedules,
     timing::never_early,
     timing::steps_leave_delays_alone,
     timing::timeouts,
+    dependencies::order,
+    callbacks::announced,
+    shards::each_once,
     liveness::heals,
     liveness::drains,
     recovery::recovery,

@@ -76,8 +76,8 @@ fn status(life: &Life<'_>, table: &FinalTask, options: &Options) -> Result<(), F
             }
         }
         "SKIPPED" => match life.request() {
-            Some(request) if request.expire_at_ms.is_none() => {
-                Err(("SKIPPED, and it had no deadline".into(), Vec::new()))
+            Some(request) if request.expire_at_ms.is_none() && request.depends_on.is_empty() => {
+                Err(("SKIPPED, and it had neither a deadline nor parents".into(), Vec::new()))
             }
             _ => Ok(()),
         },
@@ -89,8 +89,16 @@ fn rows_of(table: &FinalTask, shard: u16) -> impl Iterator<Item = &AttemptRow> {
     table.attempts.iter().filter(move |row| row.shard == shard)
 }
 
+/// How many shards a task has: of a broadcast only the table knows.
+fn shards_of(life: &Life<'_>, table: &FinalTask) -> u64 {
+    match life.request() {
+        Some(request) if !request.broadcast => request.shard_total.max(1),
+        _ => table.shard_total.max(1),
+    }
+}
+
 fn successes(life: &Life<'_>, table: &FinalTask, options: &Options) -> Result<(), Found> {
-    let shards = life.request().map_or(1, |request| request.shard_total.max(1));
+    let shards = shards_of(life, table);
     for shard in (0..=u16::MAX).take(usize::try_from(shards).unwrap_or(1)) {
         let rows: Vec<_> = rows_of(table, shard).collect();
         let succeeded = rows.iter().filter(|row| row.outcome.as_deref() == Some("succeeded")).count();
@@ -106,7 +114,7 @@ fn successes(life: &Life<'_>, table: &FinalTask, options: &Options) -> Result<()
 
 fn failures(life: &Life<'_>, table: &FinalTask, options: &Options) -> Result<(), Found> {
     let Some(request) = life.request() else { return Ok(()) };
-    let shards = request.shard_total.max(1);
+    let shards = shards_of(life, table);
     let mut open_tries = String::new();
     for shard in (0..=u16::MAX).take(usize::try_from(shards).unwrap_or(1)) {
         let rows: Vec<_> = rows_of(table, shard).collect();
@@ -117,7 +125,8 @@ fn failures(life: &Life<'_>, table: &FinalTask, options: &Options) -> Result<(),
         };
         let failed = of(&["failed", "timedOut", "cancelled"]);
         let exhausted = match last.outcome.as_deref() {
-            Some("lost") => of(&["lost"]) > request.max_lost,
+            // Nobody else can run the shard of a broadcast.
+            Some("lost") => request.broadcast || of(&["lost"]) > request.max_lost,
             Some("failed" | "timedOut" | "cancelled") => {
                 let one = life.tries.get(&(shard, last.attempt));
                 let for_good = one.is_none_or(|one| {
@@ -138,7 +147,7 @@ fn failures(life: &Life<'_>, table: &FinalTask, options: &Options) -> Result<(),
 
 /// A success of the table whose executor said something else of the result.
 fn invented_digest(tasks: &Tasks<'_>, life: &Life<'_>, table: &FinalTask) -> Option<Found> {
-    let single = life.request().is_none_or(|request| request.shard_total <= 1);
+    let single = life.request().is_none_or(|request| request.shard_total <= 1 && !request.broadcast);
     let told = table.task.result_digest.as_deref().filter(|_| single && table.task.status == "SUCCESS")?;
     let row = table.attempts.iter().find(|row| row.outcome.as_deref() == Some("succeeded"))?;
     let one = life.tries.get(&(row.shard, row.attempt))?;

@@ -17,7 +17,8 @@ const KNOWN_WITHIN_MS: i64 = 1_000;
 /// cluster's time, which has followed every leader's clock forward since the beginning, and which had not come
 /// further than at the next creation of a task; an instant is due when the wall clock of a leader has shown it, so
 /// the furthest clock since the submission counts. An attempt at a task with an instant is never said to be due
-/// before that instant.
+/// before that instant. Of tasks of several shards nothing is said: a push tells when the task is due, which is when the
+/// shard is that was last put back.
 ///
 /// `judged_closely` counts the starts at which the due time was known to within a second: of delays by the
 /// creations around them, of instants where no clock was ever moved.
@@ -33,6 +34,9 @@ pub fn never_early(history: &History, options: &Options) -> Vec<Judgement> {
     let (mut looked_at, mut closely) = (0_u64, 0_u64);
     for (task, life) in &tasks.by_id {
         let run_at = life.request().and_then(|request| request.run_at_ms);
+        if life.request().is_some_and(|request| request.shard_total > 1 || request.broadcast) {
+            continue;
+        }
         for ((_, number), one) in &life.tries {
             let Some((receipt, recv)) = one.receipts.first() else { continue };
             if let Some(run_at) = run_at.filter(|run_at| recv.due_at_ms < *run_at) {

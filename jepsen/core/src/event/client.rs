@@ -39,6 +39,21 @@ pub struct Submit {
     pub business_key: Option<String>,
     /// How many shards.
     pub shard_total: u64,
+    /// It runs once on each executor that has the handler, with one shard for each.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub broadcast: bool,
+    /// When a shard has failed for good the others are told to stop.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stops_shards: bool,
+    /// Tasks that must end first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<Edge>,
+    /// Its end is to be announced to the sink.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub callback: bool,
+    /// Its routing key, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing_key: Option<String>,
     /// Whether every executor that has the handler may take it: not pinned, and without a routing key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anywhere: Option<bool>,
@@ -49,6 +64,32 @@ pub struct Submit {
     /// The answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<TaskSeen>,
+}
+
+/// A parent of a task.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Edge {
+    /// The parent.
+    pub task: String,
+    /// On which end of it the child may start: `success`, `completed` or `failure`.
+    pub on: String,
+}
+
+/// Where the callback of a task stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallbackState {
+    /// `waiting`, `pending`, `delivered` or `failed`.
+    pub state: String,
+    /// How often it was sent.
+    pub sends: u64,
+    /// When it is sent next, in ms since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_at_ms: Option<i64>,
+    /// Why the last send failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
 }
 
 /// A task as somebody saw it.
@@ -83,6 +124,9 @@ pub struct TaskSeen {
     /// When it ended, by the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at_ms: Option<i64>,
+    /// Where its callback stands, where that was in the answer. It changes without the task's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback: Option<CallbackState>,
 }
 
 impl TaskSeen {

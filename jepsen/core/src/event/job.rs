@@ -29,6 +29,12 @@ pub enum Fires {
         /// In ms.
         delay_ms: u64,
     },
+    /// At one instant.
+    #[serde(rename_all = "camelCase")]
+    Once {
+        /// In ms since the epoch.
+        at_ms: i64,
+    },
 }
 
 /// A job was created, and acknowledged.

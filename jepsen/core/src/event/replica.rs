@@ -78,8 +78,19 @@ pub struct FinalTask {
     /// Its Idempotency-Key, where the table tells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// How many shards it has; 0 where that was not told.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub shard_total: u64,
+    /// Of a task of several shards: the digest of each one's result, in the order of the list.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<String>,
     /// Every attempt that is kept, oldest first.
     pub attempts: Vec<AttemptRow>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One attempt as the table has it.
@@ -121,4 +132,8 @@ pub struct FinalTable {
     pub digest: String,
     /// How many tasks were read.
     pub tasks: u64,
+    /// The table of this other replica, which was read before, has the same digest at the same index: its tasks are
+    /// not told again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub like: Option<String>,
 }

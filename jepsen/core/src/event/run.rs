@@ -28,6 +28,27 @@ pub struct Effect {
     pub status: u16,
 }
 
+/// A callback that arrived at the sink.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Callback {
+    /// The task that it tells of; empty where the body cannot be read.
+    pub task: String,
+    /// The id of the event, the same on every send.
+    pub id: String,
+    /// The task's status, as it says.
+    pub status: String,
+    /// The task's version, as it says.
+    pub version: u64,
+    /// When the task ended, as it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at_ms: Option<i64>,
+    /// Its signature is right.
+    pub signed: bool,
+    /// HTTP status that the sink answered with; 0 when it never answered.
+    pub answered: u16,
+}
+
 /// What the nemesis did.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -32,7 +32,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    fn signer(self) -> Signer {
+    /// Signs as this caller.
+    pub(super) fn signer(self) -> Signer {
         let Credentials { audience, access_key, secret } = self;
         Signer { label: Label::Caller, audience, access_key, secret, ahead_s: 0 }
     }

@@ -41,13 +41,35 @@ struct Owned {
     task: rest::Task,
 }
 
+/// A table that was read.
+#[derive(Debug, Clone)]
+pub struct Known {
+    node: String,
+    table: FinalTable,
+}
+
 /// Reads the whole table of the replica `node` and records it. Runs where `address` is the replica's own
-/// loopback. Reads it again while it changes under the reading.
+/// loopback. Reads it again while it changes under the reading. A table that is `like` one that was read before, by its
+/// digest and its index, is not read: it is recorded as that.
 ///
 /// # Errors
 /// It could not be read as one piece by `deadline`; the reason of the last try.
-pub async fn table(node: &str, address: SocketAddr, recorder: &Recorder, deadline: Instant) -> Result<()> {
+pub async fn table(
+    node: &str,
+    address: SocketAddr,
+    recorder: &Recorder,
+    like: Option<Known>,
+    deadline: Instant,
+) -> Result<Known> {
     let mut connection = Connection::new(address);
+    if let Some(Known { node: other, table }) = like {
+        let first = page(&mut connection, 1, "").await?;
+        if (first.applied, &first.digest) == (table.applied, &table.digest) {
+            let table = FinalTable { like: Some(other), ..table };
+            recorder.note(Note::event(node, What::FinalTable(table.clone())));
+            return Ok(Known { node: node.to_owned(), table });
+        }
+    }
     loop {
         match read_table(&mut connection).await {
             Ok((table, tasks)) => {
@@ -55,8 +77,8 @@ pub async fn table(node: &str, address: SocketAddr, recorder: &Recorder, deadlin
                     let key = Some(task.task.task_id.clone());
                     recorder.note(Note { key, ..Note::event(node, What::FinalTask(task)) });
                 }
-                recorder.note(Note::event(node, What::FinalTable(table)));
-                return Ok(());
+                recorder.note(Note::event(node, What::FinalTable(table.clone())));
+                return Ok(Known { node: node.to_owned(), table });
             }
             Err(error) if Instant::now() + PAUSE >= deadline => {
                 return Err(error.context(format!("the table of {node}")));
@@ -71,13 +93,7 @@ async fn read_table(connection: &mut Connection) -> Result<(FinalTable, Vec<Fina
     let mut after = String::new();
     let mut first: Option<(u64, String)> = None;
     loop {
-        let query = format!("limit={PAGE}{after}");
-        let ask = Ask { path: "/debug/tasks".to_owned(), query, ..Ask::default() };
-        let reply = connection.ask(ask, PATIENCE).await?;
-        if reply.status != 200 {
-            bail!("status {}", reply.status);
-        }
-        let page: Page = serde_json::from_slice(&reply.body).context("a page")?;
+        let page = page(connection, PAGE, &after).await?;
         let (applied, digest) = first.get_or_insert_with(|| (page.applied, page.digest.clone()));
         if *digest != page.digest {
             bail!("the table has changed between two pages, at {applied} and {}", page.applied);
@@ -91,7 +107,17 @@ async fn read_table(connection: &mut Connection) -> Result<(FinalTable, Vec<Fina
     }
     let (applied, digest) = first.unwrap_or_default();
     let count = tasks.len() as u64;
-    Ok((FinalTable { applied, digest, tasks: count }, tasks))
+    Ok((FinalTable { applied, digest, tasks: count, like: None }, tasks))
+}
+
+async fn page(connection: &mut Connection, limit: usize, after: &str) -> Result<Page> {
+    let query = format!("limit={limit}{after}");
+    let ask = Ask { path: "/debug/tasks".to_owned(), query, ..Ask::default() };
+    let reply = connection.ask(ask, PATIENCE).await?;
+    if reply.status != 200 {
+        bail!("status {}", reply.status);
+    }
+    serde_json::from_slice(&reply.body).context("a page")
 }
 
 /// Reads every task through the API, marked as last reads; each client takes its part of them. Returns how many

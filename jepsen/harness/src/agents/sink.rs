@@ -4,6 +4,8 @@
 //! `Idempotency-Key`) is applied when the key is new, and refused as a repetition when it is not: then it is answered
 //! like the first one. Each is written down with what became of it, so that a sink which forgets its keys shows in the
 //! history as one that applied an effect twice.
+//!
+//! `POST /hook` is a callback: its signature is checked, and it is written down with the answer that it gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -12,8 +14,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use hyper::HeaderMap;
+use orloj_jepsen_agents::hook::{self, Arrived};
 use orloj_jepsen_agents::rng::Rng;
 use orloj_jepsen_core::event::{Effect, What};
+use orloj_wire::callback::WebhookSecret;
 use orloj_wire::sign::IDEMPOTENCY_HEADER;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -57,6 +61,8 @@ pub struct Sink(Arc<Inner>);
 struct Inner {
     name: String,
     recorder: Recorder,
+    /// What signs callbacks; without it there are none.
+    webhook: Option<WebhookSecret>,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -73,14 +79,15 @@ struct State {
 }
 
 impl Sink {
-    /// A sink of this name.
-    pub fn new(name: &str, seed: u64, recorder: Recorder) -> Sink {
+    /// A sink of this name, which takes callbacks that are signed with `webhook`.
+    pub fn new(name: &str, seed: u64, webhook: Option<WebhookSecret>, recorder: Recorder) -> Sink {
         let rng = Rng::new(seed).split(name);
         let (vices, seen, failing) = (SinkVices::default(), BTreeSet::new(), BTreeMap::new());
         let state = State { vices, seen, applied: 0, failing, rng };
         Sink(Arc::new(Inner {
             name: name.to_owned(),
             recorder,
+            webhook,
             state: Mutex::new(state),
             changed: Notify::new(),
         }))
@@ -140,7 +147,32 @@ impl Sink {
         Ok(())
     }
 
+    /// Takes a callback, or does to it what its vices say.
+    fn hear(&self, request: &Received, secret: &WebhookSecret) -> Reaction {
+        let (status, body_delay) = {
+            let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let State { vices, rng, .. } = &mut *state;
+            let status = match () {
+                () if rng.chance(vices.errors) => 500,
+                () if rng.chance(vices.silent) => 0,
+                () => 200,
+            };
+            (status, vices.slow_body)
+        };
+        let header = |name: &str| request.headers.get(name)?.to_str().ok().map(str::to_owned);
+        let callback = hook::told(Arrived { header: &header, body: &request.body }, secret, status);
+        let key = Some(callback.task.clone()).filter(|task| !task.is_empty());
+        self.0.recorder.note(Note { key, ..Note::event(&self.0.name, What::Callback(callback)) });
+        match status {
+            0 => Reaction::Silence,
+            status => Reaction::Answer { status, body: b"{}".to_vec(), body_delay },
+        }
+    }
+
     async fn take(self, request: Received) -> Reaction {
+        if let Some(secret) = self.0.webhook.as_ref().filter(|_| request.path == "/hook") {
+            return self.hear(&request, secret);
+        }
         if request.path != "/effect" {
             return Reaction::answer(404, "{}");
         }

@@ -3,13 +3,18 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use orloj_wire::callback::WebhookSecret;
 use toml::{Table, Value};
 
-use crate::hosts::{self, API_PORT, DEBUG_PORT, EXECUTOR_PORT, INTERNAL_PORT, REAL, REPLICAS};
+use crate::hosts::{
+    self, API_PORT, DEBUG_PORT, EXECUTOR_PORT, INTERNAL_PORT, REAL, REPLICAS, SINK_NAME, SINK_PORT,
+};
 use crate::scenario::ClusterOptions;
 
 /// Calls a second that a harness caller may make: more than it ever does.
 const RATE: f64 = 100_000.0;
+/// Every address of a run.
+const NETWORK: &str = "10.77.0.0/24";
 
 /// Secrets of one run, in plain sight: its network exists for this run alone.
 #[derive(Debug, Clone)]
@@ -22,6 +27,8 @@ pub struct Keys {
     pub access_key: String,
     /// Its secret.
     pub secret_key: String,
+    /// What signs its callbacks.
+    pub webhook: WebhookSecret,
     /// The administrator.
     pub admin_key: String,
     /// Its secret.
@@ -41,6 +48,7 @@ impl Keys {
             executors: secret("", "executors"),
             access_key: "ak_HARNESSHARNESSHARNES".into(),
             secret_key: secret("sk_", "caller"),
+            webhook: WebhookSecret::of(orloj_wire::sign::sha256(&[salt.as_bytes(), b"webhook"])),
             admin_key: "adk_HARNESSHARNESSHARNES".into(),
             admin_secret: secret("ads_", "admin"),
         }
@@ -55,6 +63,8 @@ impl Keys {
             ("requests-per-s", Value::Float(RATE)),
             ("submits-per-s", Value::Float(RATE)),
             ("waiters", Value::Integer(10_000)),
+            ("webhook-secrets", Value::Array(vec![text(self.webhook.expose())])),
+            ("callback-hosts", Value::Array(vec![sink().into()])),
         ]);
         let admin = table([("access-key", text(&self.admin_key)), ("secret-key", text(&self.admin_secret))]);
         table([
@@ -125,7 +135,18 @@ pub fn replica(name: &str, data: &Path, secrets: &Path, options: &ClusterOptions
         ("store", store.into()),
         ("scheduler", scheduler.into()),
         ("listen-debug", text(format!("127.0.0.1:{DEBUG_PORT}"))),
+        ("callbacks", table([("allow-cidrs", Value::Array(vec![text(NETWORK)]))]).into()),
     ]))
+}
+
+/// Where the caller's callbacks may go.
+fn sink() -> Table {
+    table([
+        ("host", text(SINK_NAME)),
+        ("ports", Value::Array(vec![Value::Integer(SINK_PORT.into())])),
+        ("plain-http", Value::Boolean(true)),
+        ("allow-cidrs", Value::Array(vec![text(NETWORK)])),
+    ])
 }
 
 /// The configuration of the real executor.
@@ -133,7 +154,7 @@ pub fn replica(name: &str, data: &Path, secrets: &Path, options: &ClusterOptions
 /// # Errors
 /// A path that is not UTF-8.
 pub fn executor(data: &Path, secret: &Path) -> Result<Table> {
-    let http = table([("allow-cidrs", Value::Array(vec![text("10.77.0.0/24")]))]);
+    let http = table([("allow-cidrs", Value::Array(vec![text(NETWORK)]))]);
     Ok(table([
         ("id", text(REAL)),
         ("listen", text(hosts::address(REAL, EXECUTOR_PORT))),

@@ -29,6 +29,7 @@ pub fn name(event: &Event) -> &'static str {
         What::JobPut(_) => "job put",
         What::JobStopped(_) => "job stopped",
         What::FinalJob(_) => "table job",
+        What::Callback(_) => "callback",
     }
 }
 
@@ -161,6 +162,11 @@ fn job_or_table(event: &Event) -> String {
         What::JobStopped(stopped) => stopped.job.clone(),
         What::FinalJob(row) => {
             format!("{}: {} fired, {} skipped", row.job, row.fired_count, row.skipped.len())
+        }
+        What::Callback(callback) => {
+            let signed = if callback.signed { "" } else { ", not signed" };
+            let (status, version) = (&callback.status, callback.version);
+            format!("{status} in version {version}, answered {}{signed}", callback.answered)
         }
         _ => String::new(),
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use orloj_jepsen_agents::generator::Mix;
+use orloj_jepsen_agents::generator::{Mix, Shares};
 use orloj_jepsen_agents::mock::{Profile, Vices};
 use orloj_jepsen_core::event::Probe;
 use orloj_wire::sign::Secret;
@@ -22,10 +22,11 @@ use crate::agents::load::Load;
 use crate::agents::prober;
 use crate::agents::recorder::Recorder;
 use crate::agents::sink::{Sink, SinkVices};
+use crate::cluster::Cluster;
 use crate::cluster::files::Keys;
 use crate::fabric::Fabric;
 use crate::hosts::{
-    self, API_PORT, DEBUG_PORT, EXECUTOR_PORT, INTERNAL_PORT, MOCKS, REPLICAS, SINK, SINK_PORT,
+    self, API_PORT, DEBUG_PORT, EXECUTOR_PORT, INTERNAL_PORT, MOCKS, REPLICAS, SINK, SINK_NAME, SINK_PORT,
 };
 use crate::inside::Inside;
 use crate::nemesis::hand::Actors;
@@ -68,12 +69,14 @@ impl<'a> Around<'a> {
         fabric: &'a Fabric,
         dir: &'a RunDir,
         options: &'a RunOptions,
-        keys: &'a Keys,
+        cluster: &'a Cluster,
         lives: &Lives,
     ) -> Result<Around<'a>> {
+        let keys = &cluster.keys;
         let sink_recorder = Recorder::create(&dir.parts(), SINK)?;
-        let sink = Sink::new(SINK, options.agents_seed, sink_recorder.clone());
-        let load = Load::new(options.agents_seed, "t", mix(options), options.clients);
+        let webhook = Some(keys.webhook.clone());
+        let sink = Sink::new(SINK, options.agents_seed, webhook, sink_recorder.clone());
+        let load = Load::new(options.agents_seed, "t", mix(options, cluster.knows_sink), options.clients);
         let mut around = Around {
             fabric,
             dir,
@@ -257,13 +260,20 @@ impl<'a> Around<'a> {
     }
 }
 
-fn mix(options: &RunOptions) -> Mix {
+fn mix(options: &RunOptions, knows_sink: bool) -> Mix {
     Mix {
         ops_per_s: f64::from(options.rate),
         executors: MOCKS.iter().map(|name| (*name).to_owned()).collect(),
         effect_url: Some(format!("http://{}/effect", hosts::address(SINK, SINK_PORT))),
+        callback_url: knows_sink.then(callback_url),
+        shares: Shares { extra: options.extra, ..Shares::default() },
         ..Mix::default()
     }
+}
+
+/// Where the ends of tasks are announced.
+pub(super) fn callback_url() -> String {
+    format!("http://{SINK_NAME}:{SINK_PORT}/hook")
 }
 
 fn socket(host: &str, port: u16) -> Result<SocketAddr> {

@@ -10,11 +10,12 @@ use orloj_jepsen_core::event::{Event, Fault, Kind, Meta, Phase, VERSION, What};
 use tokio::time::Instant;
 
 use super::around::Around;
+use super::firing::Firing;
 use super::link_counts::LinkCounts;
 use super::sightings::at_rest;
 use super::stage::Stage;
 use super::trial::Trial;
-use crate::agents::final_reads;
+use crate::agents::final_reads::{self, Known};
 use crate::agents::recorder::Note;
 use crate::doctor::Report as Machine;
 use crate::hosts::{ADMIN, DEBUG_PORT, REPLICAS};
@@ -29,6 +30,9 @@ const REGISTERED: Duration = Duration::from_secs(60);
 const AFTER_HEAL: Duration = Duration::from_secs(6);
 /// The checkers look at probes from after the time that healing may take.
 const SEEN_HEALED: Duration = Duration::from_secs(4);
+/// After faults of the sink: what it did not answer is announced again within so long, but for what it had not answered
+/// three times.
+const HEARD_AGAIN: Duration = Duration::from_secs(45);
 /// The cluster has come to rest when it is at rest for so long.
 const RESTED: Duration = Duration::from_secs(2);
 /// For all last reads.
@@ -48,6 +52,7 @@ pub fn play(
     stage.cluster.wait_ready(&stage.fabric)?;
     until("every executor is registered", REGISTERED, || Ok(around.executors_registered().then_some(())))?;
     let mut failures = Vec::new();
+    let firing = plan.options.jobs.any().then(|| Firing::begin(stage, &plan.options)).transpose()?;
     phase(stage, "load");
     let began = monotonic();
     around.start_clients()?;
@@ -59,12 +64,14 @@ pub fn play(
     std::thread::sleep(AFTER_HEAL);
     around.stop_clients();
     phase(stage, "quiesce");
+    let fired = firing.map(Firing::end).transpose().context("the jobs")?;
     if let Some(trial) = trial {
         failures.extend(trial.end(stage).err().map(|error| format!("the trial: {error:#}")));
     }
     rest(plan, around, healed, stop)?;
     phase(stage, "final");
-    failures.extend(last_reads(stage, around)?);
+    failures.extend(last_reads(stage, around, plan.options.jobs.one_table)?);
+    failures.extend(fired.and_then(|fired| fired.read(stage).err()).map(|error| format!("{error:#}")));
     phase(stage, "end");
     Ok(failures)
 }
@@ -143,6 +150,8 @@ fn faulted(at_ns: u64, fault: Fault) -> Event {
 /// does not come to rest in time is for the checkers to say.
 fn rest(plan: &Plan, around: &Around<'_>, healed: Duration, stop: &AtomicBool) -> Result<()> {
     let least = healed + Duration::from_millis(plan.options.check.heal_ms) + SEEN_HEALED;
+    let of_sink = plan.steps.iter().any(|step| step.action.name().0 == "sink");
+    let least = if of_sink { least.max(healed + HEARD_AGAIN) } else { least };
     let most = monotonic() + Duration::from_secs(plan.options.quiesce_s);
     let mut since: Option<Duration> = None;
     loop {
@@ -159,17 +168,21 @@ fn rest(plan: &Plan, around: &Around<'_>, healed: Duration, stop: &AtomicBool) -
     }
 }
 
-/// The table of each replica, from inside it, and every acknowledged task through the API.
-fn last_reads(stage: &Stage, around: &Around<'_>) -> Result<Vec<String>> {
+/// The table of each replica, from inside it, and every acknowledged task through the API. With `one_table`, a table
+/// that is said to be the first one's is not read again.
+fn last_reads(stage: &Stage, around: &Around<'_>, one_table: bool) -> Result<Vec<String>> {
     let mut failures = Vec::new();
+    let mut known: Option<Known> = None;
     for name in REPLICAS {
         let address = format!("127.0.0.1:{DEBUG_PORT}").parse()?;
-        let recorder = stage.run.clone();
+        let (recorder, like) = (stage.run.clone(), known.clone().filter(|_| one_table));
         let read = move || async move {
-            final_reads::table(name, address, &recorder, Instant::now() + LAST_READS).await
+            final_reads::table(name, address, &recorder, like, Instant::now() + LAST_READS).await
         };
-        let read = stage.fabric.host(name).spawn_inside("table", read)?.join()?;
-        failures.extend(read.err().map(|error| format!("{error:#}")));
+        match stage.fabric.host(name).spawn_inside("table", read)?.join()? {
+            Ok(read) => known = known.or(Some(read)),
+            Err(error) => failures.push(format!("{error:#}")),
+        }
     }
     let (tasks, clients) = (around.load().acknowledged(), around.last_readers()?);
     let read = move || async move { final_reads::gets(tasks, clients, Instant::now() + LAST_READS).await };

@@ -7,15 +7,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use orloj_api::{Carrier, ForwardError, PeerAnswer, PeerCall};
+use orloj_model::callback::{FailureKind, SendOutcome};
 use orloj_raft_store::log::LogWriter;
 use orloj_raft_store::runner::{Job, Runner};
 use orloj_raft_store::types::Member;
 use orloj_raft_store::{RpcEnvelope, RpcKind, Transport, TransportError};
+use orloj_scheduler::callback::{CallbackLink, Post};
 use orloj_scheduler::link::{ExecutorLink, LinkError, Target};
 
 use crate::disk::Disk;
 use crate::net::{CallError, Message, Net, Reply, Request};
-use crate::place::Place;
+use crate::place::{Place, SINK_NAME};
+
+/// The longest wait for the answer to a callback.
+const CALLBACK_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Runs what waits for the disk in tasks that take as long as the disk does.
 pub struct Tasks {
@@ -120,6 +125,36 @@ impl ExecutorLink for Wire {
                 }
                 Ok(Reply::Raft(_)) => Err(LinkError::Malformed("no executor".to_owned())),
                 Err(error) => Err(LinkError::NoAnswer(error.to_string())),
+            }
+        })
+    }
+}
+
+impl CallbackLink for Wire {
+    fn post(&self, post: Post) -> BoxFuture<'_, SendOutcome> {
+        Box::pin(async move {
+            let headers = post.headers.into_iter().map(|(name, value)| (name.to_owned(), value));
+            let message = Message {
+                method: "POST".to_owned(),
+                target: post.destination.target(),
+                headers: headers.collect(),
+                body: post.body.into(),
+            };
+            if post.destination.host() != SINK_NAME {
+                return SendOutcome::failed(FailureKind::Dns);
+            }
+            let request = Request::Callback(message);
+            match self.net.call(self.place, Place::Sink, request, CALLBACK_DEADLINE).await {
+                Ok(Reply::Http { status: status @ 200..=299, .. }) => SendOutcome::Delivered { status },
+                Ok(Reply::Http { status, .. }) => SendOutcome::Failed {
+                    kind: FailureKind::Status,
+                    status: Some(status),
+                    retry_after_ms: None,
+                },
+                Ok(Reply::Raft(_)) | Err(CallError::Unreachable | CallError::Broken) => {
+                    SendOutcome::failed(FailureKind::Connect)
+                }
+                Err(CallError::Timeout(_)) => SendOutcome::failed(FailureKind::Timeout),
             }
         })
     }

@@ -13,6 +13,7 @@ use crate::graph::RunFlow;
 use crate::id::{Millis, TaskId};
 use crate::job::{Cause, Definition, Filled, JobKey, JobOutcome, JobState, NEXT_PASSED_LIMIT, OPEN_LIMIT};
 use crate::key::{JobTaskKey, KeyWriter, after_prefix};
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{CallerTable, JobFlowTable, JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 use crate::task::{DueClock, TaskSpec};
@@ -81,6 +82,10 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
         trigger: next.triggers.first().copied(),
     };
     let made = make_task(cx, &mut state, &make)?;
+    if is_on(Mutant::FiredTwice) {
+        let other = TaskId(fire.task.0.map(|byte| !byte));
+        make_task(cx, &mut state, &Make { task: other, ..make })?;
+    }
     let limited = job.definition.triggers.iter().any(|trigger| trigger.limits().max_fires.is_some());
     match made {
         Made::Task { .. } => state.progress.fire(&next),

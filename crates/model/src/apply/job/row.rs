@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::id::CalendarName;
 use crate::job::{CalendarKey, Definition, HISTORY_LIMIT, HistoryRow, Job, JobKey, JobOutcome, JobState};
 use crate::key::{CalendarUseKey, HistoryKey, NextKey};
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{
     CalendarUseTable, JobHistoryTable, JobNextTable, JobStateTable, JobTable, JobWantedTable,
 };
@@ -81,6 +82,7 @@ impl<T: Write> Context<'_, T> {
         outcome: JobOutcome,
     ) -> Result<(), T::Error> {
         match &outcome {
+            JobOutcome::Skipped { .. } if is_on(Mutant::SkipUnrecorded) => return Ok(()),
             JobOutcome::Fired { .. } => state.counts.fired += 1,
             JobOutcome::Skipped { missed, .. } => {
                 let count = state.counts.skipped.entry(missed.reason).or_default();

@@ -1,0 +1,187 @@
+//! W2: the end of a task is announced after it, until somebody has heard of it, and never more than four times.
+
+use std::collections::BTreeMap;
+
+use super::Options;
+use crate::attempts::{Life, Tasks};
+use crate::clocks::Clocks;
+use crate::event::{Callback, CallbackState, Event, TaskSeen, What};
+use crate::faults::in_force;
+use crate::history::{History, Operation};
+use crate::spans::{MS, Spans};
+use crate::verdict::Judgement;
+
+/// The most sends of one announcement.
+const MOST_SENDS: u64 = 4;
+/// An announcement that is due may wait so long, in ms, beside the time in which faults are in force: a send that is lost
+/// is given up after a while, and each host has a few places alone.
+const PATIENCE_MS: u64 = 60_000;
+
+/// W2. Of every callback that the sink recorded: its signature is right; it tells of a task that asked for one, with the
+/// status, the version and the end that the tables have; it came after the report that decided the task was sent, and no
+/// read that began after it found the task open; and one task has at most four. And of every task that asked for one and
+/// was read at the end: if it is delivered the sink has answered one with 2xx; if it has failed there were four sends; and
+/// one that is still to be sent is not overdue.
+///
+/// `delivered` counts those that were delivered, `again` sends after the first, `unheard` sends that had no good answer.
+pub fn announced(history: &History, options: &Options) -> Vec<Judgement> {
+    let mut word = Judgement::of("W2");
+    let tasks = Tasks::of(history);
+    let mut arrivals: BTreeMap<&str, Vec<(&Event, &Callback)>> = BTreeMap::new();
+    for event in history.events() {
+        if let What::Callback(callback) = &event.what {
+            arrivals.entry(&callback.task).or_default().push((event, callback));
+        }
+    }
+    let open = open_reads(history);
+    for (task, sends) in &arrivals {
+        let life = tasks.by_id.get(task);
+        let reads = open.get(task).map_or(&[][..], Vec::as_slice);
+        let judged = sends.iter().find_map(|send| wrong(*send, life, reads));
+        if let Some((what, events)) = judged {
+            word.violated(what, Some(task), &events);
+        }
+        if sends.len() as u64 > MOST_SENDS {
+            let events: Vec<u64> = sends.iter().map(|(event, _)| event.i).collect();
+            word.violated(format!("it was announced {} times", sends.len()), Some(task), &events);
+        }
+    }
+    let owed =
+        Owed { clocks: Clocks::of(history, options.clock_noise_ms), troubled: in_force(history), options };
+    let mut delivered = 0_u64;
+    for (event, seen) in last_reads(history) {
+        let task = seen.task_id.as_str();
+        let asked = tasks.by_id.get(task).and_then(Life::request).is_some_and(|request| request.callback);
+        if !asked || !seen.is_terminal() {
+            continue;
+        }
+        let sends = arrivals.get(task).map_or(&[][..], Vec::as_slice);
+        delivered += u64::from(seen.callback.as_ref().is_some_and(|callback| callback.state == "delivered"));
+        if let Some(what) = owed.missing(event, seen, sends) {
+            word.violated(what, Some(task), &[event.i]);
+        }
+    }
+    let sends = arrivals.values().flatten();
+    word.stat("looked_at", arrivals.len() as f64);
+    word.stat("unheard", sends.filter(|(_, callback)| !is_good(callback)).count() as f64);
+    word.stat("again", arrivals.values().map(|sends| sends.len() - 1).sum::<usize>() as f64);
+    word.stat("delivered", delivered as f64);
+    vec![word]
+}
+
+type Found = (String, Vec<u64>);
+
+fn is_good(callback: &Callback) -> bool {
+    (200..300).contains(&callback.answered)
+}
+
+/// What is wrong with one send.
+fn wrong(send: (&Event, &Callback), life: Option<&Life<'_>>, open: &[(u64, u64)]) -> Option<Found> {
+    let (event, callback) = send;
+    if !callback.signed {
+        return Some(("a callback has a wrong signature, or none".to_owned(), vec![event.i]));
+    }
+    let told = TaskSeen { status: callback.status.clone(), ..TaskSeen::default() };
+    if !told.is_terminal() {
+        return Some((format!("a callback tells of a task that is {}", callback.status), vec![event.i]));
+    }
+    let Some(life) = life else {
+        return Some(("a callback tells of a task that nobody knows".to_owned(), vec![event.i]));
+    };
+    if life.request().is_some_and(|request| !request.callback) {
+        return Some(("it was announced, and nobody had asked for that".to_owned(), vec![event.i]));
+    }
+    if let Some((_, read)) = open.iter().find(|(began, _)| *began > event.mono_ns) {
+        return Some(("it was announced, and was still open after that".to_owned(), vec![event.i, *read]));
+    }
+    let decided =
+        life.tries.values().filter(|one| one.answers.iter().any(|(_, acked)| acked.verdict == "accepted"));
+    let said = decided.filter_map(|one| one.sent.first()).map(|(sent, _)| *sent);
+    if let Some(later) = said.max_by_key(|sent| sent.i).filter(|sent| sent.mono_ns > event.mono_ns) {
+        return Some(("it was announced before a report of it was sent".to_owned(), vec![event.i, later.i]));
+    }
+    let (row, last) = life.finals.first()?;
+    let table = (last.task.status.as_str(), last.task.version, last.task.finished_at_ms);
+    let said = (callback.status.as_str(), callback.version, callback.finished_at_ms);
+    (table != said)
+        .then(|| (format!("it was announced as {said:?}, and the table has {table:?}"), vec![event.i, row.i]))
+}
+
+/// Reads that found a task open, by task: when each began, and its event.
+fn open_reads(history: &History) -> BTreeMap<&str, Vec<(u64, u64)>> {
+    let mut open: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    for (operation, seen) in reads(history, false) {
+        if !seen.is_terminal()
+            && let Some(end) = operation.end
+        {
+            open.entry(&seen.task_id).or_default().push((operation.invoke.mono_ns, end.i));
+        }
+    }
+    open
+}
+
+/// The last read of each task in the final phase.
+fn last_reads(history: &History) -> Vec<(&Event, &TaskSeen)> {
+    let mut last: BTreeMap<&str, (&Event, &TaskSeen)> = BTreeMap::new();
+    for (operation, seen) in reads(history, true) {
+        if let Some(end) = operation.end {
+            last.insert(&seen.task_id, (end, seen));
+        }
+    }
+    last.into_values().collect()
+}
+
+fn reads(history: &History, at_last: bool) -> Vec<(Operation<'_>, &TaskSeen)> {
+    history.operations().into_iter().filter_map(|operation| read(operation, at_last)).collect()
+}
+
+fn read(operation: Operation<'_>, at_last: bool) -> Option<(Operation<'_>, &TaskSeen)> {
+    let What::Get(get) = &operation.ok()?.what else { return None };
+    let seen = get.answer.as_ref()?;
+    (get.last || !at_last).then_some((operation, seen))
+}
+
+/// What a task that has ended is owed.
+struct Owed<'a> {
+    clocks: Clocks,
+    troubled: Spans,
+    options: &'a Options,
+}
+
+impl Owed<'_> {
+    fn missing(&self, event: &Event, seen: &TaskSeen, sends: &[(&Event, &Callback)]) -> Option<String> {
+        let Some(callback) = &seen.callback else {
+            return Some("it asked for a callback, and has none".to_owned());
+        };
+        match callback.state.as_str() {
+            "delivered" if !sends.iter().any(|(_, send)| is_good(send)) => {
+                Some("its callback counts as delivered, and the sink has answered none well".to_owned())
+            }
+            "delivered" => None,
+            "failed" if callback.sends < MOST_SENDS => {
+                let (sends, why) = (callback.sends, callback.last_error.as_deref().unwrap_or_default());
+                Some(format!("its callback was given up after {sends} sends: {why}"))
+            }
+            "failed" => None,
+            "pending" => self.overdue(event, callback),
+            other => Some(format!("it has ended, and its callback is {other:?}")),
+        }
+    }
+
+    /// Of one that is still to be sent: whether it should have been long ago.
+    fn overdue(&self, event: &Event, callback: &CallbackState) -> Option<String> {
+        let Some(next_ms) = callback.next_at_ms else {
+            return Some("its callback is to be sent, at no time".to_owned());
+        };
+        if self.clocks.stepped() {
+            // By the cluster's time, of which the harness knows too little here.
+            return None;
+        }
+        let late_ms = u64::try_from(self.clocks.wall_ms(event.mono_ns)? - next_ms).unwrap_or(0);
+        let due_ns = event.mono_ns.saturating_sub(late_ms.saturating_mul(MS));
+        let held_up_ms = self.troubled.covered(due_ns, event.mono_ns) / MS;
+        let waited_ms = late_ms.saturating_sub(held_up_ms);
+        (waited_ms > PATIENCE_MS + self.options.recovery_ms)
+            .then(|| format!("its callback is due since {waited_ms} ms, not counting faults"))
+    }
+}
