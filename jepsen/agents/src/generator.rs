@@ -69,7 +69,7 @@ pub struct Wait {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Told {
     /// It has happened, and this is the task.
-    Task(TaskSeen),
+    Task(Box<TaskSeen>),
     /// There is no such task.
     Absent,
     /// A page was read.

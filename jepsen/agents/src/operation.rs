@@ -157,7 +157,7 @@ fn good(op: &Op, last: bool, reply: &Reply) -> End {
 
 fn one(place: &mut Option<TaskSeen>, task: TaskSeen) -> Told {
     *place = Some(task.clone());
-    Told::Task(task)
+    Told::Task(Box::new(task))
 }
 
 fn page(list: &mut List, answer: rest::TaskPage) -> Told {

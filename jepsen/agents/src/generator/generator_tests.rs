@@ -10,7 +10,8 @@ fn at(ms: u64) -> Now {
 
 fn answer(number: u64) -> Told {
     let task_id = format!("tsk_{number}");
-    Told::Task(TaskSeen { task_id, status: "PENDING".to_owned(), version: 1, ..TaskSeen::default() })
+    let seen = TaskSeen { task_id, status: "PENDING".to_owned(), version: 1, ..TaskSeen::default() };
+    Told::Task(Box::new(seen))
 }
 
 fn client(number: u64) -> u32 {
