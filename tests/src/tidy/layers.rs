@@ -44,7 +44,12 @@ pub const LAYERS: &[Layer] = &[
             "orloj-client",
         ],
     ),
-    Layer { package: "orloj-jepsen-core", own: &[], others: Some(&["serde", "serde_json", "thiserror"]) },
+    Layer {
+        package: "orloj-jepsen-core",
+        own: &[],
+        // The hash of the ring, for a ring of its own that the product's is checked against.
+        others: Some(&["serde", "serde_json", "thiserror", "xxhash-rust"]),
+    },
     layer("orloj-jepsen-agents", &["orloj-jepsen-core", "orloj-wire"]),
     layer("orloj-jepsen", &["orloj-jepsen-core", "orloj-jepsen-agents", "orloj-wire"]),
     layer(
