@@ -87,6 +87,8 @@ mutants! {
     CallbackEarly = "callback-early";
     /// A callback is given up after its first send.
     CallbackGivenUp = "callback-given-up";
+    /// A job that is told to fire no more fires on.
+    StopIgnored = "stop-ignored";
 }
 
 /// Whether this fault is on. Always false without the feature.

@@ -12,6 +12,9 @@ use crate::rng::Rng;
 /// Expressions whose targets the checkers work out on their own, of which most fire once a second.
 const EXPRESSIONS: [&str; 5] =
     ["* * * * * *", "* * * * * *", "*/2 * * * * *", "1-59/3 * * * * *", "0,7,20-22,45/5 * * * * *"];
+/// No job has more than one instant in so long, on an average, in ms. It remembers its newest 1,000 instants, so that this
+/// bounds how long it may live.
+pub const SHORTEST_MS: u64 = 700;
 /// At the beginning of each minute.
 const EACH_MINUTE: &str = "0 * * * * *";
 /// Fires that a job makes up for at most.
@@ -117,8 +120,8 @@ fn draw_fires(rng: &mut Rng, pace: Pace, start_ms: i64) -> Vec<Fires> {
     let expression = cron(rng.pick(&EXPRESSIONS).copied().unwrap_or(EXPRESSIONS[0]));
     match rng.weighted(&[45, 30, 8, 10, 4, 3]) {
         1 => vec![expression],
-        2 => vec![rate(rng.between(5, 20) * 100)],
-        3 => vec![Fires::FixedDelay { delay_ms: rng.between(500, 1_500) }],
+        2 => vec![rate(rng.between(SHORTEST_MS / 100, 20) * 100)],
+        3 => vec![Fires::FixedDelay { delay_ms: rng.between(SHORTEST_MS, 1_500) }],
         4 => vec![expression, rate(3_000)],
         5 => vec![Fires::Once { at_ms: start_ms + signed(rng.between(0, 30_000)) }],
         _ => vec![rate(1_000)],
@@ -205,6 +208,8 @@ mod tests {
             }
             rest.extend([job.put.misfire.clone(), job.put.overlap.clone(), job.put.task.handler.clone()]);
             assert!(job.stopped().triggers.is_empty());
+            let minute = targets(&job.put, 1_800_000_000_000, 1_800_000_060_000).len() as u64;
+            assert!(minute * SHORTEST_MS <= 60_000 + SHORTEST_MS, "{minute} instants: {:?}", job.put.fires);
         }
         assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["cron", "fixedDelay", "fixedRate", "once"]);
         // `skip` is a word of both policies.

@@ -85,6 +85,10 @@ pub struct Mix {
     pub for_ms: Option<(u64, u64)>,
 }
 
+/// A job that lives no longer than this, in seconds, has no more instants than it remembers, which are its newest 1,000:
+/// one in [`SHORTEST_MS`](orloj_jepsen_agents::jobs::SHORTEST_MS) at most, and the time that a stop may take.
+pub const LONGEST_LIFE_S: u64 = 600;
+
 /// Jobs of a run. There are none unless a scenario says how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
@@ -93,8 +97,8 @@ pub struct JobOptions {
     pub each_second: u32,
     /// Jobs that fire at the beginning of each minute, all together.
     pub each_minute: u32,
-    /// Each of the former is stopped after about so long and followed by another, in seconds: at most 900, for a
-    /// job remembers its newest 1,000 instants.
+    /// Each of the former is stopped after about so long and followed by another, in seconds: at most
+    /// [`LONGEST_LIFE_S`].
     pub life_s: u64,
     /// The table of a replica whose digest says that it is that of another is not read a second time: of a few hundred
     /// thousand tasks one table is enough to judge.
@@ -221,7 +225,8 @@ impl Scenario {
     pub fn parse(text: &str) -> anyhow::Result<Scenario> {
         let scenario: Scenario = toml::from_str(text)?;
         ensure!(scenario.rate > 0 && scenario.clients > 0, "rate and clients must be at least 1");
-        ensure!((1..=900).contains(&scenario.jobs.life_s), "life-s is outside of 1-900");
+        let life_s = scenario.jobs.life_s;
+        ensure!((1..=LONGEST_LIFE_S).contains(&life_s), "life-s is {life_s}, outside of 1-{LONGEST_LIFE_S}");
         for mix in &scenario.faults {
             ensure!(!mix.targets.is_empty(), "{}: no targets", mix.fault);
             ensure!(mix.for_ms.is_none_or(|(low, high)| low <= high), "{}: for-ms is empty", mix.fault);

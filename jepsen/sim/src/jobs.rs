@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use orloj_jepsen_agents::rng::Rng;
 use orloj_jepsen_core::event::{FinalJob, FiredRow, Fires, JobPut, JobStopped, SkippedRow, Submit, What};
-use orloj_model::command::{JobCommand, PutJob};
+use orloj_model::command::{EditJob, JobCommand, PutJob};
+use orloj_model::graph::JobFlow;
 use orloj_model::id::{CallerId, JobId};
 use orloj_model::job::{
-    Cause, Definition, Heeded, HistoryRow, JobKey, JobOutcome, Template, computed_for_put,
+    Cause, Definition, Heeded, HistoryRow, JobKey, JobOutcome, Template, computed_for_put, dropped_by_edit,
 };
 use orloj_model::task::{RetryPolicy, Strategy};
 use orloj_model::trigger::overlap::OverlapPolicy;
@@ -224,24 +225,40 @@ impl Jobs {
         if self.wish == Wish::Stop {
             definition.triggers.clear();
         }
-        let computed = {
-            let view = replica.store.view();
-            let known = query::job(&view, &job.key).ok()?;
-            let now = query::meta(&view).ok()?.now_ms;
-            computed_for_put(&job.key, known.as_ref(), &definition, &Heeded::default(), now).ok()?
-        };
-        let after_ms = computed.after;
-        let put = PutJob { job: job.key.clone(), expected: None, definition, computed, claim: None };
-        let command = Command::Job(Box::new(JobCommand::Put(Box::new(put))));
-        let applied = replica.store.propose(command).await.ok()?;
-        matches!(applied.reply, Reply::Job { .. }).then(|| match self.wish {
+        let (command, after_ms) = command(replica, &job.key, definition)?;
+        let applied = replica.store.propose(Command::Job(Box::new(command))).await.ok()?;
+        if !matches!(applied.reply, Reply::Job { .. }) {
+            return None;
+        }
+        Some(match self.wish {
             Wish::Fire => What::JobPut(JobPut { after_ms, ..job.put.clone() }),
             Wish::Stop => What::JobStopped(JobStopped {
                 job: job.put.job.clone(),
                 wall_ms: self.recorder.now().wall_ms,
+                done_at_ms: query::job(&replica.store.view(), &job.key).ok()?.map(|view| view.job.updated_at),
             }),
         })
     }
+}
+
+/// What a leader's API makes of a definition, and the instant after which the job fires: computed by the leader's wall
+/// clock, and with the instants that an edit keeps from coming to anything.
+fn command(replica: &Replica, key: &JobKey, definition: Definition) -> Option<(JobCommand, i64)> {
+    let view = replica.store.view();
+    let (known, heeded) = (query::job(&view, key).ok()?, Heeded::default());
+    let computed =
+        computed_for_put(key, known.as_ref(), &definition, &heeded, replica.clock.wall_ms()).ok()?;
+    let after_ms = computed.after;
+    let missed = match &known {
+        Some(view) => dropped_by_edit(view, &heeded, after_ms).ok()?,
+        None => None,
+    };
+    let put = PutJob { job: key.clone(), expected: None, definition, computed, claim: None };
+    let command = match missed {
+        Some(missed) => JobCommand::Edit(Box::new(EditJob { put, flow: JobFlow::default(), missed })),
+        None => JobCommand::Put(Box::new(put)),
+    };
+    Some((command, after_ms))
 }
 
 /// Records every job of a replica's own table.
@@ -273,9 +290,14 @@ fn final_job(job: &query::JobView, rows: Vec<(u64, HistoryRow)>) -> FinalJob {
         ..FinalJob::default()
     };
     for (_, row) in rows.into_iter().rev() {
+        let made_at_ms = Some(row.at);
         match row.outcome {
             JobOutcome::Fired { scheduled_at, task, cause: Cause::Trigger, .. } => {
-                last.fired.push(FiredRow { scheduled_at_ms: scheduled_at, task: task.to_string() });
+                last.fired.push(FiredRow {
+                    scheduled_at_ms: scheduled_at,
+                    task: task.to_string(),
+                    made_at_ms,
+                });
             }
             JobOutcome::Skipped { missed, .. } => last.skipped.push(SkippedRow {
                 reason: missed.reason.name().to_owned(),

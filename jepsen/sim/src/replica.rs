@@ -71,6 +71,8 @@ pub struct Replica {
     pub store: Store,
     /// Its scheduler.
     pub scheduler: Scheduler,
+    /// Its host's clocks.
+    pub clock: Arc<dyn Clock>,
     public: Router,
     internal: Router,
     debug: Router,
@@ -162,7 +164,7 @@ impl Process {
             directory,
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.clone()),
-            clock,
+            clock: Arc::clone(&clock),
             random: Arc::new(SystemRandom),
             metrics: orloj_api::Metrics::register(&mut registry),
         };
@@ -171,6 +173,7 @@ impl Process {
         self.set(State::Up(Box::new(Replica {
             store: store.clone(),
             scheduler,
+            clock,
             public: orloj_api::public_router(api.clone(), Arc::new(registry)),
             internal: orloj_api::internal_router(api.clone()),
             debug: orloj_api::debug_router(api),

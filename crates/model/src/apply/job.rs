@@ -23,6 +23,7 @@ use crate::job::{
     Pause, TEXT_LIMIT, carry,
 };
 use crate::key::{KeyWriter, after_prefix};
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{
     BackfillTable, CalendarTable, JobFlowTable, JobHistoryTable, JobStateTable, JobTable, JobTasksTable,
     TaskJobTable,
@@ -177,7 +178,10 @@ fn edit<T: Write>(
     if missed.is_some() && put.computed.revision != state.revision {
         return Ok(Reply::Refused(Refusal::StaleJob { revision: state.revision }));
     }
-    let (old, new) = (known.definition, put.definition.clone());
+    let (old, mut new) = (known.definition, put.definition.clone());
+    if is_on(Mutant::StopIgnored) && new.triggers.is_empty() {
+        new.triggers.clone_from(&old.triggers);
+    }
     let flows = put_flow(cx, &put.job, flow)?;
     if old == new && !flows {
         return Ok(Reply::Job { version: known.version, revision: state.revision });

@@ -4,18 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
-use crate::event::{Event, FinalJob, JobPut, JobStopped, Recv, What};
+use crate::event::{Event, FinalJob, JobPut, JobStopped, Recv, SkippedRow, What};
 use crate::faults::{in_force, installed};
 use crate::history::History;
 use crate::spans::{MS, Spans};
+use crate::tables::{Table, final_tables};
 use crate::targets::{is_target, targets};
 use crate::verdict::Judgement;
 
-/// A fire may be so late at the end of a run, when no fault is near, beside what the options allow a task, in ms.
-const SLACK_MS: i64 = 2_000;
-/// A job that is stopped so soon after a fault may not have made up for what was due in it, in ms: an edit drops what
-/// has passed.
+/// An instant may be undecided for so long when its job is stopped and no fault is near, beside its jitter and what the
+/// options allow a task, in ms.
+const SLACK_MS: u64 = 2_000;
+/// After a fault a leader may need so long, in ms, to decide what came due in it: an instant that waits when its job is
+/// stopped is given up by that, and may have waited so long beside the time in which faults are in force.
 const CAUGHT_UP_MS: u64 = 5_000;
+/// The reason of what was not decided when an edit took away the triggers that named it.
+const EDITED: &str = "edited";
+/// Of so many jobs, one may have forgotten some of its instants; of more the run has not shown enough.
+const ONE_FORGETS_OF: usize = 20;
 
 /// A job from all sides.
 #[derive(Debug, Default)]
@@ -29,30 +35,36 @@ struct Job<'a> {
 }
 
 /// The words on T1, T3, T4 and T5.
+///
+/// `looked_at` counts the jobs, `fired` and `skips` what their histories tell; T1's `whole` counts the histories that have
+/// forgotten nothing, and T4's `in_tables` the fires whose task was looked for in a table.
 pub fn schedules(history: &History, options: &Options) -> Vec<Judgement> {
     let mut words = ["T1", "T3", "T4", "T5"].map(Judgement::of);
     let [accounted, once, known, calendar] = &mut words;
     let jobs = gather(history);
-    let tasks = final_tasks(history);
+    let tables = final_tables(history);
     let calm = installed(history).is_empty();
-    let troubled = in_force(history).followed_by(CAUGHT_UP_MS * MS);
-    let (mut fired, mut skipped) = (0, 0);
+    let owing = Owing { troubled: in_force(history).followed_by(CAUGHT_UP_MS * MS), options };
+    let (mut fired, mut skipped, mut in_tables) = (0, 0, 0);
     for (id, job) in &jobs {
         let Some((_, put)) = job.put else { continue };
         for (event, last) in &job.finals {
-            accounted_for(accounted, (event, last), (put, job.stopped), &troubled, options);
+            owing.accounted_for(accounted, (event, last), (put, job.stopped));
             if calm {
                 nothing_missed(accounted, event, last);
             }
             one_task_each(once, event, last);
             on_the_calendar(calendar, event, last, put);
-            tasks_exist(known, event, last, tasks.get(event.node.as_deref().unwrap_or_default()));
+            in_tables += tasks_exist(known, event, last, &tables);
         }
         pushes(known, once, id, job);
+        stays_stopped(known, job, &tables);
         let last = job.finals.first().map(|(_, last)| *last);
         fired += last.map_or(0, |last| last.fired.len());
         skipped += last.map_or(0, |last| last.skipped.len());
     }
+    whole_enough(accounted, &jobs);
+    known.stat("in_tables", in_tables as f64);
     for word in &mut words {
         word.stat("looked_at", jobs.len() as f64);
         word.stat("fired", fired as f64);
@@ -92,55 +104,89 @@ fn gather(history: &History) -> BTreeMap<&str, Job<'_>> {
     jobs
 }
 
-/// The tasks of each replica's table at the end.
-fn final_tasks(history: &History) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut tasks: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for event in history.events() {
-        if let What::FinalTask(last) = &event.what {
-            tasks.entry(event.node.as_deref().unwrap_or_default()).or_default().insert(&last.task.task_id);
-        }
+/// T1. Of a job whose history has forgotten something only the counts are judged, so that few may have.
+fn whole_enough(word: &mut Judgement, jobs: &BTreeMap<&str, Job<'_>>) {
+    let read: Vec<_> = jobs.values().filter(|job| !job.finals.is_empty()).collect();
+    let forgets: Vec<_> = read
+        .iter()
+        .filter_map(|job| job.finals.iter().find(|(_, last)| !last.whole).map(|(event, _)| event.i))
+        .collect();
+    word.stat("whole", (read.len() - forgets.len()) as f64);
+    if forgets.len() * ONE_FORGETS_OF > read.len() {
+        let what = format!("{} of {} jobs have forgotten some of their instants", forgets.len(), read.len());
+        word.unknown(what, &forgets);
     }
-    tasks
 }
 
-/// T1. Each target from the creation of the job until shortly before it was stopped has fired, or lies among
-/// instants that were skipped; and what its history counts is what there was. Of what was still undecided when the job
-/// was stopped nothing is owed if a fault was in force since it was due.
-fn accounted_for(
-    word: &mut Judgement,
-    (event, last): (&Event, &FinalJob),
-    (put, stopped): (&JobPut, Option<(&Event, &JobStopped)>),
-    troubled: &Spans,
-    options: &Options,
-) {
-    if !last.whole || is_target(put, 0).is_none() {
-        return;
-    }
-    let late_ms = i64::try_from(options.lateness_ms + put.jitter_ms).unwrap_or(i64::MAX);
-    let Some((stop, stopped)) = stopped else { return };
-    let fired: BTreeSet<i64> = last.fired.iter().map(|row| row.scheduled_at_ms).collect();
-    let is_skipped = |at: i64| last.skipped.iter().any(|row| (row.first_ms..=row.last_ms).contains(&at));
-    let ends = last.fired.iter().map(|row| row.scheduled_at_ms);
-    let end = ends.chain(last.skipped.iter().map(|row| row.last_ms)).max();
-    let was_troubled = |at: i64| {
-        let before_ms = u64::try_from(stopped.wall_ms - at).unwrap_or(0);
-        end.is_none_or(|end| at > end)
-            && troubled.touch(stop.mono_ns.saturating_sub(before_ms.saturating_mul(MS)), stop.mono_ns)
-    };
-    let due = targets(put, put.after_ms, stopped.wall_ms - late_ms - SLACK_MS);
-    for at in due.iter().filter(|at| !fired.contains(at) && !is_skipped(**at) && !was_troubled(**at)) {
-        let what = format!("the instant {at} of job {} made no task, and no skip of it is recorded", put.job);
-        word.violated(what, None, &[event.i, stop.i]);
-    }
-    let Some(end) = end else { return };
-    // A clock that went years ahead names more targets than anybody counts.
-    if last.skipped.iter().all(|row| row.exact) && end <= stopped.wall_ms {
-        let there_were = targets(put, put.after_ms, end).len() as u64;
-        let told = last.fired.len() as u64 + last.skipped.iter().map(|row| row.count).sum::<u64>();
-        if told != there_were {
-            let what = format!("job {} had {there_were} instants, and its history tells of {told}", put.job);
-            word.violated(what, None, &[event.i]);
+/// What jobs owe when they are stopped.
+struct Owing<'a> {
+    /// When a fault was in force, or shortly after one.
+    troubled: Spans,
+    options: &'a Options,
+}
+
+impl Owing<'_> {
+    /// T1. Each target from the creation of the job until shortly before it was stopped has fired, or lies among
+    /// instants that were skipped; and what its history counts is what there was. What was still undecided when the job
+    /// was stopped, recorded as that or not, had not waited for longer than faults explain.
+    fn accounted_for(
+        &self,
+        word: &mut Judgement,
+        (event, last): (&Event, &FinalJob),
+        (put, stopped): (&JobPut, Option<(&Event, &JobStopped)>),
+    ) {
+        let Some((stop, stopped)) = stopped else { return };
+        if !last.whole || is_target(put, 0).is_none() {
+            return;
         }
+        let late_ms = i64::try_from(self.late_ms(put) + SLACK_MS).unwrap_or(i64::MAX);
+        let fired: BTreeSet<i64> = last.fired.iter().map(|row| row.scheduled_at_ms).collect();
+        let (edited, skipped): (Vec<_>, Vec<_>) = last.skipped.iter().partition(|row| row.reason == EDITED);
+        let is_decided = |at: &i64| {
+            fired.contains(at) || skipped.iter().any(|row| (row.first_ms..=row.last_ms).contains(at))
+        };
+        let end = fired.iter().copied().chain(skipped.iter().map(|row| row.last_ms)).max();
+        let waits = |at: i64| end.is_none_or(|end| at > end) && self.may_wait(put, (stop, stopped), at);
+        let due = targets(put, put.after_ms, stopped.wall_ms - late_ms);
+        let owed: Vec<i64> = due.into_iter().filter(|at| !is_decided(at) && !waits(*at)).collect();
+        if let [first, ..] = owed[..] {
+            let what = format!(
+                "{} instants of job {} from {first} on made no task, and no skip of them says why",
+                owed.len(),
+                put.job
+            );
+            word.violated(what, None, &[event.i, stop.i]);
+        }
+        // A clock that went years ahead names more targets than anybody counts.
+        let counted = |from: i64, until: i64, told: u64, word: &mut Judgement| {
+            let there_were = targets(put, from, until.min(stopped.wall_ms)).len() as u64;
+            if until <= stopped.wall_ms && told != there_were {
+                let what =
+                    format!("job {} had {there_were} instants, and its history tells of {told}", put.job);
+                word.violated(what, None, &[event.i]);
+            }
+        };
+        if let Some(end) = end.filter(|_| skipped.iter().all(|row| row.exact)) {
+            let told = last.fired.len() as u64 + skipped.iter().map(|row| row.count).sum::<u64>();
+            counted(put.after_ms, end, told, word);
+        }
+        for SkippedRow { first_ms, last_ms, count, .. } in edited.iter().filter(|row| row.exact) {
+            counted(first_ms - 1, *last_ms, *count, word);
+        }
+    }
+
+    fn late_ms(&self, put: &JobPut) -> u64 {
+        self.options.lateness_ms + put.jitter_ms
+    }
+
+    /// Whether an instant may have been undecided when its job was stopped: so it may while faults hold it up, and for
+    /// a while after them. A clock that was set back is such a fault as long as it is behind.
+    fn may_wait(&self, put: &JobPut, (stop, stopped): (&Event, &JobStopped), at: i64) -> bool {
+        let waited_ns = u64::try_from(stopped.wall_ms - at).unwrap_or(0).saturating_mul(MS);
+        let since = stop.mono_ns.saturating_sub(waited_ns);
+        let room_ms = if self.troubled.touch(since, stop.mono_ns) { CAUGHT_UP_MS } else { SLACK_MS };
+        let explained_ns = self.troubled.covered(since, stop.mono_ns);
+        waited_ns - explained_ns.min(waited_ns) <= (self.late_ms(put) + room_ms) * MS
     }
 }
 
@@ -193,12 +239,34 @@ fn on_the_calendar(word: &mut Judgement, event: &Event, last: &FinalJob, put: &J
     }
 }
 
-/// T4. What a job says that it has made is there.
-fn tasks_exist(word: &mut Judgement, event: &Event, last: &FinalJob, tasks: Option<&BTreeSet<&str>>) {
-    let Some(tasks) = tasks else { return };
-    for row in last.fired.iter().filter(|row| !tasks.contains(row.task.as_str())) {
+/// T4. What a job says that it has made is there; answers with how many tasks were looked for.
+fn tasks_exist(word: &mut Judgement, event: &Event, last: &FinalJob, tables: &[Table<'_>]) -> usize {
+    let node = event.node.as_deref().unwrap_or_default();
+    let Some(table) = tables.iter().find(|table| table.node == node && table.is_whole()) else { return 0 };
+    for row in last.fired.iter().filter(|row| !table.rows.contains_key(row.task.as_str())) {
         let what = format!("job {} made a task that the table does not have", last.job);
         word.violated(what, Some(&row.task), &[event.i]);
+    }
+    last.fired.len()
+}
+
+/// T4. A job that was told to fire no more, and had acknowledged that, makes no task. What was made before may well be
+/// pushed later, so that its creation counts: by the cluster's time, as the acknowledgement, and that never goes back.
+fn stays_stopped(word: &mut Judgement, job: &Job<'_>, tables: &[Table<'_>]) {
+    let Some((stop, Some(done_at_ms))) = job.stopped.map(|(stop, stopped)| (stop, stopped.done_at_ms)) else {
+        return;
+    };
+    let rows = job.finals.iter().flat_map(|(event, last)| last.fired.iter().map(|row| (event.i, row)));
+    let made = rows.filter_map(|(event, row)| Some((event, row.task.as_str(), row.made_at_ms?)));
+    let pushes = job.receipts.iter().filter(|(_, recv)| recv.grant.attempt == 1);
+    let pushed = pushes.filter_map(|(event, recv)| {
+        let task = recv.grant.task.as_str();
+        let row = tables.iter().find_map(|table| table.rows.get(task))?;
+        Some((event.i, task, row.task.task.created_at_ms?))
+    });
+    for (event, task, made_at_ms) in made.chain(pushed).filter(|(.., made_at_ms)| *made_at_ms > done_at_ms) {
+        let what = format!("its job was told at {done_at_ms} to fire no more, and made it at {made_at_ms}");
+        word.violated(what, Some(task), &[stop.i, event]);
     }
 }
 

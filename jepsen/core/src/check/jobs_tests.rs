@@ -10,11 +10,11 @@ fn put() -> Event {
 
 /// Stopped so that the instants up to 5,000 ms are owed.
 fn stopped() -> Event {
-    event(2, What::JobStopped(JobStopped { job: "j".into(), wall_ms: 8_500 }))
+    event(2, What::JobStopped(JobStopped { job: "j".into(), wall_ms: 8_500, done_at_ms: Some(8_510) }))
 }
 
 fn fired(at: i64) -> FiredRow {
-    FiredRow { scheduled_at_ms: at, task: format!("tsk_{at}") }
+    FiredRow { scheduled_at_ms: at, task: format!("tsk_{at}"), made_at_ms: Some(at) }
 }
 
 fn skipped(reason: &str, count: u64, first_ms: i64, last_ms: i64) -> SkippedRow {
@@ -92,7 +92,7 @@ fn an_instant_off_the_calendar_breaks_t5() {
 #[test]
 fn what_a_fault_left_undecided_when_the_job_was_stopped_is_not_owed() {
     let judged = |fault_ms: Option<(u64, u64)>| {
-        let stopped = JobStopped { job: "j".into(), wall_ms: 8_500 };
+        let stopped = JobStopped { job: "j".into(), wall_ms: 8_500, done_at_ms: None };
         let rows = (1..=4).map(|second| fired(second * 1_000)).collect();
         let mut events = vec![put(), event(8_500, What::JobStopped(stopped))];
         events.push(event(9_000, What::FinalJob(last(rows, vec![]))));

@@ -70,6 +70,9 @@ pub struct JobStopped {
     pub job: String,
     /// The wall clock of the harness, ms since the epoch, which nothing steps.
     pub wall_ms: i64,
+    /// When that took effect, by the cluster, as the acknowledgement says; absent where nobody told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done_at_ms: Option<i64>,
 }
 
 /// One job of the table of one replica at the end of the run.
@@ -98,6 +101,9 @@ pub struct FiredRow {
     pub scheduled_at_ms: i64,
     /// The task.
     pub task: String,
+    /// When it was made, by the cluster; absent where nobody told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_at_ms: Option<i64>,
 }
 
 /// Instants that made none.

@@ -41,8 +41,8 @@ pub struct Jobs {
     common: Common,
     rng: Rng,
     numbered: u64,
-    /// The furthest that the cluster's time was seen, in ms since the epoch.
-    cluster_ms: i64,
+    /// The furthest that the wall clock of a leader was seen, in ms since the epoch: from there its triggers count.
+    leader_wall_ms: i64,
     /// Those that fire about once a second, the oldest first.
     brisk: VecDeque<PlannedJob>,
     others: Vec<PlannedJob>,
@@ -69,7 +69,7 @@ impl Jobs {
             common,
             rng: Rng::new(seed).split("jobs"),
             numbered: 0,
-            cluster_ms: 0,
+            leader_wall_ms: 0,
             brisk: VecDeque::new(),
             others: Vec::new(),
             put: Vec::new(),
@@ -119,18 +119,18 @@ impl Jobs {
         loop {
             self.numbered += 1;
             let id = format!("job-{}", self.numbered);
-            let start_ms = now().wall_ms.max(self.cluster_ms) + LEAD_MS;
+            let start_ms = now().wall_ms.max(self.leader_wall_ms) + LEAD_MS;
             let planned = draw(&mut self.rng, &self.common, &id, pace, start_ms);
             let job = match self.send(&planned.put.job, &planned.spec).await {
-                // Its one instant has passed by the cluster's time: a clock was put forward.
+                // Its one instant has passed by the leader's clock, which was put forward.
                 Err(error) if refusals < REFUSALS && Refused::is_unprocessable(&error) => {
                     refusals += 1;
-                    self.cluster_ms = start_ms + LEAD_MS;
+                    self.leader_wall_ms = start_ms + LEAD_MS;
                     continue;
                 }
                 answer => answer?,
             };
-            self.cluster_ms = self.cluster_ms.max(job.created_at.0);
+            self.leader_wall_ms = self.leader_wall_ms.max(job.created_at.0);
             let in_time = job.created_at.0 + MARGIN_MS < start_ms;
             let put = match in_time {
                 true => planned.put.clone(),
@@ -145,11 +145,16 @@ impl Jobs {
         }
     }
 
-    /// Lets a job fire no more, and records it with the instant at which that was first asked for.
+    /// Lets a job fire no more, and records it with the instant at which that was first asked for, and with the one from
+    /// which on it held.
     async fn stop(&mut self, job: &PlannedJob) -> Result<()> {
         let asked = now();
-        self.send(&job.put.job, &job.stopped()).await?;
-        let stopped = JobStopped { job: job.put.job.clone(), wall_ms: asked.wall_ms };
+        let done = self.send(&job.put.job, &job.stopped()).await?;
+        let stopped = JobStopped {
+            job: job.put.job.clone(),
+            wall_ms: asked.wall_ms,
+            done_at_ms: Some(done.updated_at.0),
+        };
         self.recorder.events(&[Event {
             v: VERSION,
             i: 0,
@@ -207,7 +212,11 @@ pub async fn read(mut caller: Caller, node: &str, jobs: Vec<String>, recorder: R
 fn take(last: &mut FinalJob, entry: &HistoryEntry) -> Result<()> {
     match (entry.kind.as_str(), entry.scheduled_at, &entry.task_id, entry.reason) {
         ("fired", Some(at), Some(task), _) => {
-            last.fired.push(FiredRow { scheduled_at_ms: at.0, task: task.clone() });
+            last.fired.push(FiredRow {
+                scheduled_at_ms: at.0,
+                task: task.clone(),
+                made_at_ms: Some(entry.at.0),
+            });
         }
         ("skipped", _, _, Some(reason)) => last.skipped.push(SkippedRow {
             reason: reason.name().to_owned(),
