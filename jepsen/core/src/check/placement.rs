@@ -22,15 +22,18 @@ const GIVEN_BACK_MS: u64 = 100;
 /// the product; the key is the routing key, the job, or the handler. Tasks of several shards or of another strategy are
 /// left out, and so is what was placed near a fault.
 ///
-/// `keys` counts the different keys that were judged, `executors` to how many executors they belong.
+/// `looked_at` counts the attempts that were judged, `keys` their different keys, and `executors` to how many executors
+/// they belong.
 pub fn follows_the_ring(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D10");
     let tasks = Tasks::of(history);
     let clocks = Clocks::of(history, options.clock_noise_ms);
     let near_faults = disturbed(history, options, |_| true);
     let coming = Coming::of(history);
+    let unpushed = Unpushed::of(&tasks);
     let mut fleet = Fleet::default();
     let mut owners: BTreeMap<(Vec<&str>, &str), &str> = BTreeMap::new();
+    let (mut keys, mut executors) = (BTreeSet::new(), BTreeSet::new());
     let mut looked_at = 0_u64;
     for event in history.events() {
         if let What::Recv(recv) = &event.what
@@ -43,8 +46,13 @@ pub fn follows_the_ring(history: &History, options: &Options) -> Vec<Judgement> 
             let owner = *owners.entry((living, key)).or_insert_with_key(|(living, key)| owner(living, key));
             let since = event.mono_ns.saturating_sub((push_ms(recv, life, &clocks) + GIVEN_BACK_MS) * MS);
             let was_free = fleet.living.get(owner).is_some_and(|holder| holder.is_idle_since(since));
-            if was_free && !coming.has_older(owner, event, recv) {
+            if was_free
+                && !coming.has_older(owner, event, recv)
+                && !unpushed.counted(owner, &recv.grant, granted_at_ms(recv, life))
+            {
                 looked_at += 1;
+                keys.insert(key);
+                executors.insert(owner);
                 if owner != recv.executor {
                     let went = &recv.executor;
                     let what = format!(
@@ -57,8 +65,8 @@ pub fn follows_the_ring(history: &History, options: &Options) -> Vec<Judgement> 
         fleet.take(event);
     }
     word.stat("looked_at", looked_at as f64);
-    word.stat("keys", owners.keys().map(|(_, key)| key).collect::<BTreeSet<_>>().len() as f64);
-    word.stat("executors", owners.values().collect::<BTreeSet<_>>().len() as f64);
+    word.stat("keys", keys.len() as f64);
+    word.stat("executors", executors.len() as f64);
     vec![word]
 }
 
@@ -72,11 +80,16 @@ fn key_of<'a>(recv: &Recv, life: &Life<'a>) -> Option<&'a str> {
     key.filter(|_| is_plain)
 }
 
+/// When an attempt was granted, by the cluster, where a table tells it.
+fn granted_at_ms(recv: &Recv, life: &Life<'_>) -> Option<i64> {
+    let one = life.tries.get(&(recv.grant.shard, recv.grant.attempt))?;
+    one.rows.first().map(|(_, row)| row.granted_at_ms)
+}
+
 /// From the grant of an attempt to its arrival, in ms.
 fn push_ms(recv: &Recv, life: &Life<'_>, clocks: &Clocks) -> u64 {
-    let row = life.tries.get(&(recv.grant.shard, recv.grant.attempt)).and_then(|one| one.rows.first());
-    match row {
-        Some((_, row)) if !clocks.stepped() => u64::try_from(recv.wall_ms - row.granted_at_ms).unwrap_or(0),
+    match granted_at_ms(recv, life) {
+        Some(granted_at_ms) if !clocks.stepped() => u64::try_from(recv.wall_ms - granted_at_ms).unwrap_or(0),
         _ => PUSH_MS,
     }
 }
@@ -157,5 +170,36 @@ impl<'a> Coming<'a> {
         let Some(seen) = self.by_executor.get(executor) else { return false };
         let later = seen.partition_point(|(other, _)| *other > event.i);
         later.checked_sub(1).is_some_and(|at| seen[at].1 <= recv.grant.fence)
+    }
+}
+
+/// Attempts that were granted and never pushed, of which only the tables tell: one whose task is cancelled before its push
+/// counts as held until its executor has answered the stop.
+struct Unpushed<'a> {
+    /// The fence of each, and when it ended by the cluster.
+    by_executor: BTreeMap<&'a str, Vec<(u64, Option<i64>)>>,
+}
+
+impl<'a> Unpushed<'a> {
+    fn of(tasks: &Tasks<'a>) -> Unpushed<'a> {
+        let mut by_executor: BTreeMap<&str, Vec<(u64, Option<i64>)>> = BTreeMap::new();
+        for one in tasks.by_id.values().flat_map(|life| life.tries.values()) {
+            if let Some((_, row)) = one.rows.first()
+                && !one.receipts.iter().any(|(_, recv)| recv.grant.fence == row.fence)
+            {
+                by_executor.entry(&row.executor).or_default().push((row.fence, row.ended_at_ms));
+            }
+        }
+        Unpushed { by_executor }
+    }
+
+    /// Whether one of them counted as held by the executor when this was granted, as far as can be told.
+    fn counted(&self, executor: &str, grant: &Grant, granted_at_ms: Option<i64>) -> bool {
+        let over = |ended_at_ms: Option<i64>| {
+            let shortly_before = granted_at_ms.map(|at| at.saturating_sub_unsigned(GIVEN_BACK_MS));
+            ended_at_ms.zip(shortly_before).is_some_and(|(ended, granted)| ended < granted)
+        };
+        let unpushed = self.by_executor.get(executor).map_or(&[][..], Vec::as_slice);
+        unpushed.iter().any(|(fence, ended_at_ms)| *fence <= grant.fence && !over(*ended_at_ms))
     }
 }
