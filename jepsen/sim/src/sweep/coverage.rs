@@ -10,16 +10,13 @@ use orloj_jepsen_core::check::Report;
 
 /// The checker whose figures tell what was exercised.
 const COVERAGE: &str = "H1";
-/// Checkers with a bound for calm stretches alone, and how they call how often they applied it.
-const IN_CALM: [&str; 2] = ["T6", "D6"];
-const JUDGED: &str = "judged_in_calm";
 
 /// A sweep of so many seeds owes each sum of [`LEAST`]; a larger one as many times more, and a smaller one nothing.
 pub const ENOUGH_SEEDS: u64 = 50;
 
 /// How often each must have happened at least in [`ENOUGH_SEEDS`] seeds together: a tenth to a quarter of the usual, so
 /// that chance does not fall short of it and an event that no longer happens does. Faults that a sweep may well draw
-/// nowhere are not named.
+/// nowhere are not named. A name with a dot in it is a figure of the checker before the dot: how often it judged.
 const LEAST: &[(&str, f64)] = &[
     ("acked_submits", 5000.0),
     ("replayed_submits", 250.0),
@@ -58,6 +55,13 @@ const LEAST: &[(&str, f64)] = &[
     ("snapshots_installed", 2.0),
     ("T6.judged_in_calm", 80.0),
     ("D6.judged_in_calm", 150.0),
+    ("D10.looked_at", 20.0),
+    ("D11.at_the_limit", 100.0),
+    ("T1.whole", 60.0),
+    ("T4.in_tables", 3000.0),
+    ("W1.looked_at", 500.0),
+    ("W2.delivered", 600.0),
+    ("W3.results", 1000.0),
     ("fault:process.kill", 6.0),
     ("fault:process.pause", 5.0),
     ("fault:power.fail", 10.0),
@@ -93,9 +97,10 @@ impl Coverage {
                     *self.sums.entry(name.clone()).or_default() += value;
                 }
             }
-            if IN_CALM.contains(&judgement.id.as_str()) {
-                let name = format!("{}.{JUDGED}", judgement.id);
-                *self.sums.entry(name).or_default() += judgement.stats.get(JUDGED).copied().unwrap_or(0.0);
+            let figures = LEAST.iter().filter_map(|(name, _)| Some((*name, name.split_once('.')?)));
+            for (name, (_, figure)) in figures.filter(|(_, (id, _))| *id == judgement.id) {
+                *self.sums.entry(name.to_owned()).or_default() +=
+                    judgement.stats.get(figure).copied().unwrap_or(0.0);
             }
         }
     }
@@ -139,7 +144,8 @@ mod tests {
         for (name, least) in LEAST {
             let of_half = [(*name, least / 2.0)];
             match name.split_once('.') {
-                Some((id, figure)) if IN_CALM.contains(&id) => {
+                // The name of a fault has a dot, too.
+                Some((id, figure)) if !id.contains(':') => {
                     let of_half = [(figure, least / 2.0)];
                     (0..2).for_each(|_| coverage.add(&report(id, &of_half)));
                 }
