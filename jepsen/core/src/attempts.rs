@@ -87,6 +87,13 @@ impl<'a> Life<'a> {
         self.submits.iter().filter_map(Operation::ok).map(|end| end.mono_ns).min()
     }
 
+    /// The last of its reports that were accepted, at its first sending: nothing that follows from its end comes before it.
+    pub fn decided(&self) -> Option<&'a Event> {
+        let accepted = |one: &&Try<'a>| one.answers.iter().any(|(_, acked)| acked.verdict == "accepted");
+        let said = self.tries.values().filter(accepted).filter_map(|one| one.sent.first());
+        said.map(|(event, _)| *event).max_by_key(|event| event.i)
+    }
+
     /// The attempts of one shard after the other, in order.
     pub fn shards(&self) -> BTreeMap<u16, Vec<(u32, &Try<'a>)>> {
         let mut shards: BTreeMap<u16, Vec<(u32, &Try<'a>)>> = BTreeMap::new();
@@ -200,6 +207,34 @@ impl<'a> Tasks<'a> {
             }
             _ => {}
         }
+    }
+}
+
+/// Reads that found a task open.
+#[derive(Debug, Clone, Default)]
+pub struct OpenReads<'a> {
+    /// By task: when each began, in ns, and the event of its answer.
+    by_task: BTreeMap<&'a str, Vec<(u64, u64)>>,
+}
+
+impl<'a> OpenReads<'a> {
+    /// Gathers them.
+    pub fn of(history: &'a History) -> OpenReads<'a> {
+        let mut by_task: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+        for operation in history.operations() {
+            let Some(end) = operation.ok() else { continue };
+            let What::Get(get) = &end.what else { continue };
+            if let Some(seen) = get.answer.as_ref().filter(|seen| !seen.is_terminal()) {
+                by_task.entry(&seen.task_id).or_default().push((operation.invoke.mono_ns, end.i));
+            }
+        }
+        OpenReads { by_task }
+    }
+
+    /// The event of one that began later than this and found the task open all the same.
+    pub fn after(&self, task: &str, instant_ns: u64) -> Option<u64> {
+        let reads = self.by_task.get(task)?;
+        reads.iter().find(|(began, _)| *began > instant_ns).map(|(_, event)| *event)
     }
 }
 

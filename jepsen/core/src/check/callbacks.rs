@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Options;
-use crate::attempts::{Life, Tasks};
+use crate::attempts::{Life, OpenReads, Tasks};
 use crate::clocks::Clocks;
 use crate::event::{Callback, CallbackState, Event, TaskSeen, What};
 use crate::faults::in_force;
@@ -33,11 +33,10 @@ pub fn announced(history: &History, options: &Options) -> Vec<Judgement> {
             arrivals.entry(&callback.task).or_default().push((event, callback));
         }
     }
-    let open = open_reads(history);
+    let open = OpenReads::of(history);
     for (task, sends) in &arrivals {
         let life = tasks.by_id.get(task);
-        let reads = open.get(task).map_or(&[][..], Vec::as_slice);
-        let judged = sends.iter().find_map(|send| wrong(*send, life, reads));
+        let judged = sends.iter().find_map(|send| wrong(*send, life, &open));
         if let Some((what, events)) = judged {
             word.violated(what, Some(task), &events);
         }
@@ -76,7 +75,7 @@ fn is_good(callback: &Callback) -> bool {
 }
 
 /// What is wrong with one send.
-fn wrong(send: (&Event, &Callback), life: Option<&Life<'_>>, open: &[(u64, u64)]) -> Option<Found> {
+fn wrong(send: (&Event, &Callback), life: Option<&Life<'_>>, open: &OpenReads<'_>) -> Option<Found> {
     let (event, callback) = send;
     if !callback.signed {
         return Some(("a callback has a wrong signature, or none".to_owned(), vec![event.i]));
@@ -91,13 +90,10 @@ fn wrong(send: (&Event, &Callback), life: Option<&Life<'_>>, open: &[(u64, u64)]
     if life.request().is_some_and(|request| !request.callback) {
         return Some(("it was announced, and nobody had asked for that".to_owned(), vec![event.i]));
     }
-    if let Some((_, read)) = open.iter().find(|(began, _)| *began > event.mono_ns) {
-        return Some(("it was announced, and was still open after that".to_owned(), vec![event.i, *read]));
+    if let Some(read) = open.after(&callback.task, event.mono_ns) {
+        return Some(("it was announced, and was still open after that".to_owned(), vec![event.i, read]));
     }
-    let decided =
-        life.tries.values().filter(|one| one.answers.iter().any(|(_, acked)| acked.verdict == "accepted"));
-    let said = decided.filter_map(|one| one.sent.first()).map(|(sent, _)| *sent);
-    if let Some(later) = said.max_by_key(|sent| sent.i).filter(|sent| sent.mono_ns > event.mono_ns) {
+    if let Some(later) = life.decided().filter(|sent| sent.mono_ns > event.mono_ns) {
         return Some(("it was announced before a report of it was sent".to_owned(), vec![event.i, later.i]));
     }
     let (row, last) = life.finals.first()?;
@@ -107,38 +103,21 @@ fn wrong(send: (&Event, &Callback), life: Option<&Life<'_>>, open: &[(u64, u64)]
         .then(|| (format!("it was announced as {said:?}, and the table has {table:?}"), vec![event.i, row.i]))
 }
 
-/// Reads that found a task open, by task: when each began, and its event.
-fn open_reads(history: &History) -> BTreeMap<&str, Vec<(u64, u64)>> {
-    let mut open: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
-    for (operation, seen) in reads(history, false) {
-        if !seen.is_terminal()
-            && let Some(end) = operation.end
-        {
-            open.entry(&seen.task_id).or_default().push((operation.invoke.mono_ns, end.i));
-        }
-    }
-    open
-}
-
 /// The last read of each task in the final phase.
 fn last_reads(history: &History) -> Vec<(&Event, &TaskSeen)> {
     let mut last: BTreeMap<&str, (&Event, &TaskSeen)> = BTreeMap::new();
-    for (operation, seen) in reads(history, true) {
-        if let Some(end) = operation.end {
+    for operation in history.operations() {
+        if let Some((end, seen)) = last_read(operation) {
             last.insert(&seen.task_id, (end, seen));
         }
     }
     last.into_values().collect()
 }
 
-fn reads(history: &History, at_last: bool) -> Vec<(Operation<'_>, &TaskSeen)> {
-    history.operations().into_iter().filter_map(|operation| read(operation, at_last)).collect()
-}
-
-fn read(operation: Operation<'_>, at_last: bool) -> Option<(Operation<'_>, &TaskSeen)> {
-    let What::Get(get) = &operation.ok()?.what else { return None };
-    let seen = get.answer.as_ref()?;
-    (get.last || !at_last).then_some((operation, seen))
+fn last_read(operation: Operation<'_>) -> Option<(&Event, &TaskSeen)> {
+    let end = operation.ok()?;
+    let What::Get(get) = &end.what else { return None };
+    Some((end, get.answer.as_ref().filter(|_| get.last)?))
 }
 
 /// What a task that has ended is owed.

@@ -1,10 +1,8 @@
 //! W1: a task that depends on others starts after them, and only when they ended as it asks for.
 
-use std::collections::BTreeMap;
-
 use super::Options;
-use crate::attempts::{Life, Tasks};
-use crate::event::{Edge, Event, FinalTask, TaskSeen, What};
+use crate::attempts::{Life, OpenReads, Tasks};
+use crate::event::{Edge, Event, FinalTask, TaskSeen};
 use crate::history::History;
 use crate::verdict::Judgement;
 
@@ -21,7 +19,7 @@ use crate::verdict::Judgement;
 pub fn order(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("W1");
     let tasks = Tasks::of(history);
-    let open = open_sightings(history);
+    let open = OpenReads::of(history);
     let (mut looked_at, mut started, mut skipped) = (0_u64, 0_u64, 0_u64);
     for (task, life) in &tasks.by_id {
         let Some(edges) = life.request().map(|request| &request.depends_on).filter(|edges| !edges.is_empty())
@@ -103,41 +101,18 @@ fn granted_after(last: &FinalTask, parent: &Parent<'_>) -> Option<Found> {
 /// What decided the parent was said before the child went out: its last attempts' accepted reports.
 fn pushed_after(life: &Life<'_>, parent: &Parent<'_>) -> Option<Found> {
     let push = first_push(life)?;
-    let decided = parent
-        .life
-        .tries
-        .values()
-        .filter(|one| one.answers.iter().any(|(_, acked)| acked.verdict == "accepted"));
-    let said = decided.filter_map(|one| one.sent.first()).map(|(event, _)| *event);
-    let last = said.max_by_key(|event| event.i)?;
+    let last = parent.life.decided()?;
     (last.mono_ns > push.mono_ns).then(|| {
         let what = format!("it reached an executor before a report of its parent {} was sent", parent.id);
         (what, vec![push.i, last.i])
     })
 }
 
-/// Reads that found a task open, by task: when each began, and its event.
-fn open_sightings(history: &History) -> BTreeMap<&str, Vec<(u64, u64)>> {
-    let mut open: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
-    for operation in history.operations() {
-        let Some(end) = operation.ok() else { continue };
-        let What::Get(get) = &end.what else { continue };
-        if let Some(seen) = get.answer.as_ref().filter(|seen| !seen.is_terminal()) {
-            open.entry(&seen.task_id).or_default().push((operation.invoke.mono_ns, end.i));
-        }
-    }
-    open
-}
-
-fn never_open_again(
-    life: &Life<'_>,
-    parent: &Parent<'_>,
-    open: &BTreeMap<&str, Vec<(u64, u64)>>,
-) -> Option<Found> {
+fn never_open_again(life: &Life<'_>, parent: &Parent<'_>, open: &OpenReads<'_>) -> Option<Found> {
     let push = first_push(life)?;
-    let (_, read) = open.get(parent.id)?.iter().find(|(began, _)| *began > push.mono_ns)?;
+    let read = open.after(parent.id, push.mono_ns)?;
     let what = format!("its parent {} was still open after it had reached an executor", parent.id);
-    Some((what, vec![push.i, *read]))
+    Some((what, vec![push.i, read]))
 }
 
 fn is_skipped(last: &FinalTask) -> bool {
