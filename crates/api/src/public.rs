@@ -127,9 +127,9 @@ impl Public {
         }
         let answer = match self.take_in(request, body_limit, request_id).await {
             Ok((request, place)) => match shared.check(&request).await {
-                Ok((operation, key)) => {
+                Ok(checked) => {
                     drop(place);
-                    return shared.answer(&operation, &key, &request).await;
+                    return shared.answer(&checked, &request).await;
                 }
                 // As long as the leader has not said who asks, the body keeps its place.
                 Err(failure) => match shared.answer_unknown(&request).await {
