@@ -1,24 +1,42 @@
 //! Places for bodies of requests whose signature nobody has checked yet.
 //!
-//! They bound the memory that anybody can make a replica use, and no address gets more than its share of them, or
-//! waits for one with more than so many requests: whoever sends slowly, or never, holds up only those who come from
-//! the same address.
+//! They bound the memory that anybody can make a replica use. No address gets more than its share of them, or waits for
+//! one with more than so many requests: whoever sends slowly, or never, holds up those who come from the same address.
+//! Only together can addresses hold up others: four of them have all places. And no connection waits with more than
+//! leaves it a window for the bodies that are being read, or these would never come to their end.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use orloj_net::Bounds;
+use orloj_wire::rest::BODY_LIMIT;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::tries::host;
 
-/// All places; each is good for [`BODY_LIMIT`](orloj_wire::rest::BODY_LIMIT) bytes, 64 MiB together.
+/// All places; each is good for [`BODY_LIMIT`] bytes, 64 MiB together.
 const PLACES: usize = 256;
 /// Places of one address.
 const PER_ADDRESS: usize = 64;
 /// Requests of one address that wait for a place. More than that keep connections for nothing.
 const WAITING: usize = 256;
+/// What a body that waits holds at most of its connection's window, in bytes.
+const HELD: usize = Bounds::PUBLIC.window as usize;
+/// What all that wait may hold of one connection's window, in bytes: all but what one body needs.
+const HELD_BY_CONNECTION: usize = Bounds::PUBLIC.connection_window() as usize - HELD;
+
+/// Whose body asks for a place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asks {
+    /// Where it comes from.
+    pub(crate) address: IpAddr,
+    /// Over which connection, where there is one.
+    pub(crate) connection: Option<SocketAddr>,
+    /// How long it may be, in bytes.
+    pub(crate) length: usize,
+}
 
 /// The places of one listener.
 #[derive(Debug)]
@@ -34,21 +52,26 @@ struct Share {
     /// Requests that have a place or wait for one; the share is forgotten with the last of them.
     requests: usize,
     waiting: usize,
+    /// What those that wait hold of the windows of their connections, in bytes.
+    held: HashMap<SocketAddr, usize>,
 }
 
 /// A place, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    _place: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+    _place: Permits,
     _entrant: Entrant,
 }
+
+/// Of its address, and of all.
+type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 /// One request of an address, while it has a place or waits.
 #[derive(Debug)]
 struct Entrant {
     shares: Arc<Mutex<HashMap<IpAddr, Share>>>,
     address: IpAddr,
-    waits: bool,
+    waits: Option<Asks>,
 }
 
 impl Bodies {
@@ -57,12 +80,19 @@ impl Bodies {
         Bodies { all: Arc::new(Semaphore::new(PLACES)), shares: Arc::default() }
     }
 
-    /// So many places for a request from `address`, at most as many as one address may have; `None` when they are
-    /// not free within `patience`, or when too many others of this address wait.
-    pub(crate) async fn take(&self, address: IpAddr, places: usize, patience: Duration) -> Option<Place> {
-        let places = u32::try_from(places.clamp(1, PER_ADDRESS)).ok()?;
-        let (mut entrant, own) = self.enter(host(address))?;
+    /// As many places as a body needs, at most as many as one address may have; `None` when they are not free within
+    /// `patience`, or when too many others of this address, or on this connection, wait.
+    pub(crate) async fn take(&self, asks: Asks, patience: Duration) -> Option<Place> {
+        let places = u32::try_from(asks.length.div_ceil(BODY_LIMIT).clamp(1, PER_ADDRESS)).ok()?;
+        let (mut entrant, own) = self.enter(host(asks.address));
         let all = Arc::clone(&self.all);
+        // Nobody who waits is passed by: what becomes free is theirs first.
+        if let Some(place) = at_once(&own, &all, places) {
+            return Some(Place { _place: place, _entrant: entrant });
+        }
+        if !entrant.waits(asks) {
+            return None;
+        }
         // Its own share first: whoever waits for that keeps nothing from others.
         let taken = async move {
             Some((own.acquire_many_owned(places).await.ok()?, all.acquire_many_owned(places).await.ok()?))
@@ -72,30 +102,58 @@ impl Bodies {
         Some(Place { _place: place, _entrant: entrant })
     }
 
-    fn enter(&self, address: IpAddr) -> Option<(Entrant, Arc<Semaphore>)> {
+    fn enter(&self, address: IpAddr) -> (Entrant, Arc<Semaphore>) {
         let mut shares = lock(&self.shares);
         let share = shares.entry(address).or_insert_with(|| Share {
             places: Arc::new(Semaphore::new(PER_ADDRESS)),
             requests: 0,
             waiting: 0,
+            held: HashMap::new(),
         });
-        if share.waiting >= WAITING {
-            return None;
-        }
         share.requests += 1;
-        share.waiting += 1;
         let places = Arc::clone(&share.places);
         drop(shares);
-        Some((Entrant { shares: Arc::clone(&self.shares), address, waits: true }, places))
+        (Entrant { shares: Arc::clone(&self.shares), address, waits: None }, places)
     }
 }
 
+fn at_once(own: &Arc<Semaphore>, all: &Arc<Semaphore>, places: u32) -> Option<Permits> {
+    let own = Arc::clone(own).try_acquire_many_owned(places).ok()?;
+    Some((own, Arc::clone(all).try_acquire_many_owned(places).ok()?))
+}
+
 impl Entrant {
+    /// Begins to wait, where it may.
+    fn waits(&mut self, asks: Asks) -> bool {
+        let mut shares = lock(&self.shares);
+        let Some(share) = shares.get_mut(&self.address).filter(|share| share.waiting < WAITING) else {
+            return false;
+        };
+        if let Some(connection) = asks.connection {
+            let held = share.held.get(&connection).copied().unwrap_or(0) + asks.length.min(HELD);
+            if held > HELD_BY_CONNECTION {
+                return false;
+            }
+            share.held.insert(connection, held);
+        }
+        share.waiting += 1;
+        drop(shares);
+        self.waits = Some(asks);
+        true
+    }
+
     fn no_longer_waits(&mut self) {
-        if std::mem::take(&mut self.waits)
-            && let Some(share) = lock(&self.shares).get_mut(&self.address)
+        let Some(asks) = self.waits.take() else { return };
+        let mut shares = lock(&self.shares);
+        let Some(share) = shares.get_mut(&self.address) else { return };
+        share.waiting -= 1;
+        if let Some(connection) = asks.connection
+            && let Some(held) = share.held.get_mut(&connection)
         {
-            share.waiting -= 1;
+            *held -= asks.length.min(HELD);
+            if *held == 0 {
+                share.held.remove(&connection);
+            }
         }
     }
 }
@@ -128,10 +186,15 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// A body of so many places, over no connection.
+    fn asks(address: IpAddr, places: usize) -> Asks {
+        Asks { address, connection: None, length: places * BODY_LIMIT }
+    }
+
     /// As many places as there are, one by one.
     async fn fill(bodies: &Bodies, from: IpAddr) -> Vec<Place> {
         let mut places = Vec::new();
-        while let Some(place) = bodies.take(from, 1, PATIENCE).await {
+        while let Some(place) = bodies.take(asks(from, 1), PATIENCE).await {
             places.push(place);
         }
         places
@@ -147,13 +210,13 @@ mod tests {
             assert_eq!(held.last().unwrap().len(), PER_ADDRESS);
         }
         let fifth = address("2001:db8::1");
-        assert!(bodies.take(fifth, 1, PATIENCE).await.is_none(), "all places are taken");
+        assert!(bodies.take(asks(fifth, 1), PATIENCE).await.is_none(), "all places are taken");
         held.pop();
         // A large body has several places, and never more than an address may have.
-        let large = bodies.take(fifth, 1_000, PATIENCE).await.unwrap();
-        assert!(bodies.take(address("2001:db8::2"), 1, PATIENCE).await.is_none(), "the same network");
+        let large = bodies.take(asks(fifth, 1_000), PATIENCE).await.unwrap();
+        assert!(bodies.take(asks(address("2001:db8::2"), 1), PATIENCE).await.is_none(), "the same network");
         drop(large);
-        assert!(bodies.take(address("2001:db8::2"), 1, PATIENCE).await.is_some());
+        assert!(bodies.take(asks(address("2001:db8::2"), 1), PATIENCE).await.is_some());
         drop(held);
         assert!(lock(&bodies.shares).is_empty(), "nothing is kept of who has gone");
         assert_eq!(bodies.all.available_permits(), PLACES);
@@ -167,19 +230,49 @@ mod tests {
         let waiting: Vec<_> = (0..WAITING)
             .map(|_| {
                 let bodies = Arc::clone(&bodies);
-                tokio::spawn(async move { bodies.take(from, 1, PATIENCE).await.is_some() })
+                tokio::spawn(async move { bodies.take(asks(from, 1), PATIENCE).await.is_some() })
             })
             .collect();
         while lock(&bodies.shares)[&from].waiting < WAITING {
             tokio::task::yield_now().await;
         }
         let began = tokio::time::Instant::now();
-        assert!(bodies.take(from, 1, PATIENCE).await.is_none());
+        assert!(bodies.take(asks(from, 1), PATIENCE).await.is_none());
         assert_eq!(began.elapsed(), Duration::ZERO, "it is told at once");
         drop(held);
         for waits in waiting {
             assert!(waits.await.unwrap(), "whoever waits gets a place that becomes free");
         }
+        assert!(lock(&bodies.shares).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_wait_leave_their_connection_a_window() {
+        let bodies = Arc::new(Bodies::new());
+        let from = address("192.0.2.1");
+        let held = fill(&bodies, from).await;
+        let of = |port, length| Asks { address: from, connection: Some(SocketAddr::new(from, port)), length };
+        let mut waiting = tokio::task::JoinSet::new();
+        let mut wait = async |asks| {
+            let known = lock(&bodies.shares)[&from].waiting;
+            let own = Arc::clone(&bodies);
+            waiting.spawn(async move { own.take(asks, PATIENCE).await.is_some() });
+            while lock(&bodies.shares)[&from].waiting == known {
+                tokio::task::yield_now().await;
+            }
+        };
+        for _ in 0..3 {
+            wait(of(1, BODY_LIMIT)).await;
+        }
+        let began = tokio::time::Instant::now();
+        assert!(bodies.take(of(1, 1), PATIENCE).await.is_none());
+        assert_eq!(began.elapsed(), Duration::ZERO, "it is told at once");
+        // Another connection has a window of its own, and small bodies hold little of it.
+        for _ in 0..100 {
+            wait(of(2, 300)).await;
+        }
+        drop(held);
+        assert_eq!(waiting.join_all().await, [true; 103]);
         assert!(lock(&bodies.shares).is_empty());
     }
 }

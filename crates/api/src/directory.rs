@@ -4,20 +4,20 @@
 //! revision has moved on, so that a key that was switched off signs nothing more from the moment at which the change
 //! is applied here; the leader, which lets every request in, is never behind an answer that it gave.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+mod opened;
 
-use orloj_model::access::{AccessKeyRow, CallerRow, KeyLimits, KeyOwner};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use orloj_model::id::{CallerId, ExecutorId};
-use orloj_model::query::{Access, TaskView};
+use orloj_model::query::TaskView;
 use orloj_scheduler::callback::{Policy, Tenants};
-use orloj_wire::callback::{HostEntry, HostRule, WebhookSecret};
 use orloj_wire::sign::Secret;
 
 use crate::backend::{Backend, StorageFault};
-use crate::keyring::{Key, Keyring, Limits, Principal, Rights};
-use crate::seal::{Sealer, of_key, of_webhook};
+use crate::keyring::{Key, Keyring};
+use crate::seal::Sealer;
 use crate::view;
+use opened::Opened;
 
 /// Looks callers up. Clones stand for the same.
 #[derive(Clone)]
@@ -30,20 +30,15 @@ struct Inner {
     sealer: Sealer,
     backend: Arc<dyn Backend>,
     opened: Mutex<Arc<Opened>>,
-}
-
-/// The tables' callers and keys at one revision, with their secrets opened.
-#[derive(Default)]
-struct Opened {
-    revision: u64,
-    keys: HashMap<String, Arc<Key>>,
-    policies: HashMap<CallerId, Policy>,
+    /// Held by the one that reads the tables again for all.
+    reading: Mutex<()>,
 }
 
 impl Directory {
     /// A directory of the keys of the secrets file and of those in the tables.
     pub fn new(keyring: Keyring, sealer: Sealer, backend: Arc<dyn Backend>) -> Self {
-        Directory { inner: Arc::new(Inner { keyring, sealer, backend, opened: Mutex::default() }) }
+        let (opened, reading) = (Mutex::default(), Mutex::default());
+        Directory { inner: Arc::new(Inner { keyring, sealer, backend, opened, reading }) }
     }
 
     /// The key of this name.
@@ -98,16 +93,34 @@ impl Directory {
         Ok(self.opened()?.policies.get(caller).cloned())
     }
 
-    /// What the tables say now. One small row is read for it, unless something has changed.
+    /// What the tables say now. One small row is read for it, unless something has changed: then one reads them for
+    /// all who wait, and opens no more than what was sealed since.
     fn opened(&self) -> Result<Arc<Opened>, StorageFault> {
         let revision = self.inner.backend.access_revision()?;
-        // Nothing that holds this lock can panic half-way through a change.
-        let mut opened = self.inner.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.revision != revision {
-            *opened = Arc::new(open(&self.inner.backend.access()?, &self.inner.sealer));
+        let opened = Arc::clone(&locked(&self.inner.opened));
+        if opened.revision >= revision {
+            return Ok(opened);
         }
-        Ok(Arc::clone(&opened))
+        let _reading = locked(&self.inner.reading);
+        let before = Arc::clone(&locked(&self.inner.opened));
+        if before.revision >= revision {
+            return Ok(before);
+        }
+        let now = Arc::new(before.go_on(&self.inner.backend.access()?, &self.inner.sealer));
+        *locked(&self.inner.opened) = Arc::clone(&now);
+        Ok(now)
     }
+
+    /// How many secrets were opened when the tables were read last.
+    #[cfg(test)]
+    pub(crate) fn opened_last(&self) -> usize {
+        self.opened().map_or(0, |opened| opened.anew)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that holds these locks can panic half-way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tenants for Directory {
@@ -118,86 +131,5 @@ impl Tenants for Directory {
 
     fn body(&self, task: &TaskView) -> Vec<u8> {
         view::event(task).encode()
-    }
-}
-
-/// Opens everything. What cannot be opened is left out and logged: its key signs nothing here.
-fn open(access: &Access, sealer: &Sealer) -> Opened {
-    let mut opened = Opened { revision: access.revision, ..Opened::default() };
-    let callers: HashMap<&CallerId, &CallerRow> =
-        access.callers.iter().map(|(caller, row)| (caller, row)).collect();
-    for (caller, row) in &access.callers {
-        opened.policies.insert(caller.clone(), policy(caller, row, sealer));
-    }
-    for (name, row) in &access.keys {
-        let caller = match &row.owner {
-            KeyOwner::Caller(caller) => callers.get(caller).copied(),
-            KeyOwner::Admin { .. } => None,
-        };
-        match key(name, row, caller, sealer) {
-            Some(key) => drop(opened.keys.insert(name.clone(), Arc::new(key))),
-            None => {
-                tracing::error!(access_key = %name, "a sealed secret cannot be opened here: see sealing-keys")
-            }
-        }
-    }
-    opened
-}
-
-fn key(name: &str, row: &AccessKeyRow, caller: Option<&CallerRow>, sealer: &Sealer) -> Option<Key> {
-    let secret = Secret::new(sealer.open(&of_key(name), &row.sealed).ok()?)?;
-    Some(match (&row.owner, caller) {
-        (KeyOwner::Caller(id), Some(caller)) => Key {
-            principal: Principal::Caller(id.clone()),
-            secret,
-            limits: limits(&caller.settings.limits),
-            enabled: row.enabled && caller.settings.enabled,
-            rights: Rights {
-                scopes: caller.settings.scopes.clone(),
-                handlers: caller.settings.handlers.clone(),
-            },
-        },
-        (KeyOwner::Caller(_), None) => return None,
-        (KeyOwner::Admin { scopes }, _) => Key {
-            principal: Principal::Admin,
-            secret,
-            limits: Limits::default(),
-            enabled: row.enabled,
-            rights: Rights { scopes: scopes.clone(), handlers: Vec::new() },
-        },
-    })
-}
-
-fn policy(caller: &CallerId, row: &CallerRow, sealer: &Sealer) -> Policy {
-    let rule = |host: &orloj_model::access::CallbackHost| {
-        let entry = HostEntry {
-            host: host.host.clone(),
-            ports: host.ports.clone(),
-            plain_http: host.plain_http,
-            allow_cidrs: host.allow_cidrs.clone(),
-        };
-        HostRule::new(&entry).ok()
-    };
-    let secret = |secret: &orloj_model::access::SealedSecret| {
-        let text = sealer.open(&of_webhook(caller.as_str(), &secret.id), &secret.sealed).ok()?;
-        WebhookSecret::parse(&text)
-    };
-    let hosts = match row.settings.enabled {
-        true => row.settings.callback_hosts.iter().filter_map(rule).collect(),
-        false => Vec::new(),
-    };
-    let secrets: Vec<_> = row.webhook_secrets.iter().filter_map(secret).collect();
-    let unopened = secrets.len() < row.webhook_secrets.len();
-    Policy { hosts, secrets, unopened }
-}
-
-fn limits(row: &KeyLimits) -> Limits {
-    let rate = |per_1000s: u64| per_1000s as f64 / 1000.0;
-    Limits {
-        requests_per_s: rate(row.requests_per_1000s),
-        requests_burst: row.requests_burst,
-        submits_per_s: rate(row.submits_per_1000s),
-        submits_burst: row.submits_burst,
-        waiters: row.waiters,
     }
 }

@@ -52,6 +52,12 @@ fn calls() -> Vec<Call> {
         .collect()
 }
 
+/// Method and path of every call that must be signed, with something in the place of each parameter.
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<(&'static str, String)> {
+    calls().iter().map(|call| (call.method, call.sample_path())).collect()
+}
+
 /// What the groups of calls are about, in their order.
 const TAGS: [(&str, &str); 7] = [
     ("tasks", "Submitting tasks, and what became of them."),

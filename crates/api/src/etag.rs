@@ -11,12 +11,11 @@ use serde::Serialize;
 
 use crate::outcome::Answer;
 
-/// Of a task: its version, and with a callback a mark of where that stands, which moves on when the version does not.
+/// Of a task: its version, and a mark of everything that is shown: its callback and what is heard late of an attempt
+/// move on when the version does not.
 pub fn of_task(task: &Task) -> String {
-    match &task.callback {
-        None => format!("\"{}\"", task.version),
-        Some(callback) => format!("\"{}-{}\"", task.version, mark(callback)),
-    }
+    let task = Task { applied_index: 0, ..task.clone() };
+    format!("\"{}-{}\"", task.version, mark(&task))
 }
 
 /// Of a job: its version, which counts edits, and a mark of everything that is shown, which fires change too.

@@ -7,13 +7,22 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
+use orloj_net::Bounds;
 use orloj_wire::problem::Code;
 
 use crate::auth::Headers;
 use crate::outcome::{Answer, Failure};
 
-/// The longest that a body may take to arrive.
+/// The longest that a body may take to arrive; a long one has more, see [`body_timeout`].
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// What a long body has for each window of its HTTP/2 stream, which takes a round trip.
+const ROUND_TRIP: Duration = Duration::from_millis(250);
+
+/// The longest that a body of at most `length` bytes may take to arrive at the public listener.
+pub fn body_timeout(length: usize) -> Duration {
+    let windows = length.saturating_sub(1) / Bounds::PUBLIC.window as usize;
+    BODY_TIMEOUT.saturating_add(ROUND_TRIP.saturating_mul(u32::try_from(windows).unwrap_or(u32::MAX)))
+}
 
 impl Headers for HeaderMap {
     fn values(&self, name: &'static str) -> Vec<&[u8]> {
@@ -119,6 +128,16 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
         };
         pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn a_long_body_has_longer_to_arrive() {
+        for (length, expected_ms) in
+            [(0, 10_000), (300, 10_000), (65_536, 10_000), (65_537, 10_250), (4 << 20, 25_750)]
+        {
+            assert_eq!(body_timeout(length).as_millis(), expected_ms, "{length}");
+        }
+        assert!(body_timeout(usize::MAX) > BODY_TIMEOUT);
     }
 
     #[test]

@@ -30,8 +30,6 @@ pub trait Leader: Send + Sync + 'static {
     fn log(&self, request: LogRequest) -> Answered<'_, LogChunk>;
     /// The executors as the leader saw them last; none on a node that does not lead.
     fn executors_live(&self) -> Vec<LiveExecutor>;
-    /// How long the last runs of a handler took, in ms, where an executor tells: the longest mean of one.
-    fn typical_ms(&self, handler: &str) -> Option<u64>;
     /// Figures of the loop.
     fn probe(&self) -> Probe;
     /// The round, on a leader that schedules.
@@ -65,10 +63,6 @@ impl Leader for Scheduler {
 
     fn executors_live(&self) -> Vec<LiveExecutor> {
         Scheduler::executors_live(self)
-    }
-
-    fn typical_ms(&self, handler: &str) -> Option<u64> {
-        Scheduler::typical_ms(self, handler)
     }
 
     fn probe(&self) -> Probe {

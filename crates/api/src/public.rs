@@ -4,7 +4,6 @@
 //! signature and scope; what follows, the time among it, is up to the leader: a clock of each replica's own
 //! would let a request pass one of them and not the other when one is stepped.
 
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
@@ -16,12 +15,11 @@ use axum::routing::{any, get};
 use bytes::Bytes;
 use orloj_net::Remote;
 use orloj_wire::problem::{Code, Problem};
-use orloj_wire::rest::BODY_LIMIT;
 use orloj_wire::sign;
 use prometheus_client::registry::Registry;
 
 use crate::auth::Credentials;
-use crate::bodies::{Bodies, Place};
+use crate::bodies::{Asks, Bodies, Place};
 use crate::document;
 use crate::health;
 use crate::http;
@@ -127,9 +125,9 @@ impl Public {
         }
         let answer = match self.take_in(request, body_limit, request_id).await {
             Ok((request, place)) => match shared.check(&request).await {
-                Ok((operation, key)) => {
+                Ok(checked) => {
                     drop(place);
-                    return shared.answer(&operation, &key, &request).await;
+                    return shared.answer(&checked, &request).await;
                 }
                 // As long as the leader has not said who asks, the body keeps its place.
                 Err(failure) => match shared.answer_unknown(&request).await {
@@ -154,15 +152,14 @@ impl Public {
     /// A body of a request that is not checked yet, with its place. Whoever sends slowly holds a place (a large batch
     /// holds several), so those without a body need none, and nobody waits for one longer than a body may take to
     /// arrive.
-    async fn read_body(&self, address: IpAddr, body: Body, limit: usize) -> Result<(Bytes, Place), Failure> {
-        let places = limit.div_ceil(BODY_LIMIT);
-        let place = self.bodies.take(address, places, http::BODY_TIMEOUT).await.ok_or_else(|| {
+    async fn read_body(&self, asks: Asks, body: Body) -> Result<(Bytes, Place), Failure> {
+        let place = self.bodies.take(asks, http::BODY_TIMEOUT).await.ok_or_else(|| {
             Failure::new(
                 Code::Overloaded,
-                "too many request bodies are being read, or too many from this address",
+                "too many request bodies are being read, or too many from this address or on this connection",
             )
         })?;
-        Ok((http::read_body(body, limit, http::BODY_TIMEOUT).await?, place))
+        Ok((http::read_body(body, asks.length, http::body_timeout(asks.length)).await?, place))
     }
 
     /// The form of a request and its body, with the place that the body has.
@@ -181,8 +178,12 @@ impl Public {
             true => (Bytes::new(), None),
             false => {
                 let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
-                let limit = declared.map_or(body_limit, |length| length.min(body_limit));
-                let (body, place) = self.read_body(Remote::of(&head.extensions), body, limit).await?;
+                let asks = Asks {
+                    address: Remote::of(&head.extensions),
+                    connection: Remote::connection(&head.extensions),
+                    length: declared.map_or(body_limit, |length| length.min(body_limit)),
+                };
+                let (body, place) = self.read_body(asks, body).await?;
                 (body, Some(place))
             }
         };

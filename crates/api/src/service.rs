@@ -116,6 +116,14 @@ fn limited(answer: Answer, decision: &Decision) -> Answer {
     decision.headers().into_iter().fold(answer, |answer, (name, value)| answer.with(name, value))
 }
 
+/// What a request was found to be.
+pub(crate) struct Checked {
+    operation: Operation,
+    key: Arc<Key>,
+    /// The term in which this node led and had caught up before; `None` where it did not.
+    term: Option<u64>,
+}
+
 /// A request that this node was asked to answer as the leader, which it is not.
 #[derive(Debug)]
 pub(crate) struct NotLeading;
@@ -173,11 +181,8 @@ impl Api {
         if !shared.leads() {
             return Err(NotLeading);
         }
-        let answer = match shared.check(&request).await {
+        let answer = match shared.judge_here(&request).await {
             Err(failure) => failure.answer(&request.request_id),
-            Ok((operation, _)) if !shared.is_sure(&operation, &request).await => {
-                Failure::no_leader().answer(&request.request_id)
-            }
             Ok((operation, key)) => match shared.let_in(&operation, &key, &request) {
                 Ok(decision) => limited(Answer::empty(LET_IN), &decision),
                 Err(refused) => refused,
@@ -196,11 +201,7 @@ impl Api {
         if !shared.leads() {
             return Err(NotLeading);
         }
-        let answer = match shared.check(&request).await {
-            Ok((operation, key)) => shared.serve_sure(&operation, &key, &request).await,
-            Err(failure) => failure.answer(&request.request_id),
-        };
-        Ok(answer)
+        Ok(shared.serve_here(&request).await)
     }
 }
 
@@ -212,35 +213,61 @@ impl Shared {
     /// The route, the signature and the scope of a request, by tables that are not behind on a node that leads: a new
     /// leader first applies everything that was committed before it, the disabling of a key among it. Once in a term;
     /// from then on it applies every change before anybody is told of it.
-    pub(crate) async fn check(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
-        if let Err(failure) = self.settle().await {
-            // A path that there is not needs no tables, and a key of the secrets file is as good as ever for what any
-            // replica answers by itself.
-            let local = route::find(&request.method, &request.path)?.is_local();
-            if !local || !self.directory.is_of_the_file(&request.credentials.access_key) {
-                return Err(failure);
+    pub(crate) async fn check(&self, request: &Request) -> Result<Checked, Failure> {
+        let term = match self.settle().await {
+            Ok(term) => term,
+            Err(failure) => {
+                // A path that there is not needs no tables, and a key of the secrets file is as good as ever for what
+                // any replica answers by itself.
+                let local = route::find(&request.method, &request.path)?.is_local();
+                if !local || !self.directory.is_of_the_file(&request.credentials.access_key) {
+                    return Err(failure);
+                }
+                None
             }
-        }
-        self.judge(request)
+        };
+        let (operation, key) = self.judge(request)?;
+        Ok(Checked { operation, key, term })
     }
 
-    /// Waits, as the leader of a new term, until everything that was committed before is applied here.
-    async fn settle(&self) -> Result<(), Failure> {
+    /// Waits, as the leader of a new term, until everything that was committed before is applied here. The term;
+    /// `None` where another node leads, and judges.
+    async fn settle(&self) -> Result<Option<u64>, Failure> {
         let now = *self.backend.leadership().borrow();
-        if !now.leading || self.settled_term.load(Ordering::Acquire) >= now.term {
-            return Ok(());
+        if !now.leading {
+            return Ok(None);
+        }
+        if self.settled_term.load(Ordering::Acquire) >= now.term {
+            return Ok(Some(now.term));
         }
         match self.backend.barrier().await {
             Ok(_) => {
                 self.settled_term.fetch_max(now.term, Ordering::AcqRel);
-                Ok(())
+                Ok(Some(now.term))
             }
-            // It leads no more: whoever does judges.
-            Err(_) if !self.leads() => Ok(()),
+            Err(_) if !self.leads() => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// The check by which a request is let in here: with a key that is sure to be good now. What was checked before
+    /// this node led, or without asking anybody, was checked by tables that may lag behind the disabling of the key.
+    async fn judge_here(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
+        let Checked { operation, key, term } = self.check(request).await?;
+        match operation.is_local() {
+            // What this replica knows of a key of the secrets file is all there is.
+            true if self.directory.is_of_the_file(&request.credentials.access_key) => Ok((operation, key)),
+            // It reads no tables by itself, so the leadership is proved, and the tables are caught up, for it alone.
+            true => match self.backend.barrier().await {
+                Ok(_) => self.judge(request),
+                Err(_) => Err(Failure::no_leader()),
+            },
+            false if term.is_some() => Ok((operation, key)),
+            false => Err(Failure::no_leader()),
+        }
+    }
+
+    /// The route, the signature and the scope of a request, by the tables as they are here.
     fn judge(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
         let operation = route::find(&request.method, &request.path)?;
         let target = request.target(&self.options.audience);
@@ -255,16 +282,19 @@ impl Shared {
     }
 
     /// Answers a request that came in from outside and has been checked.
-    pub(crate) async fn answer(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
+    pub(crate) async fn answer(&self, checked: &Checked, request: &Request) -> Answer {
+        let Checked { operation, key, term } = checked;
         if operation.is_local() {
             return self.answer_local(operation, key, request).await;
         }
-        if self.leads() || (is_on(Mutant::LocalReads) && !operation.changes()) {
+        let now = *self.backend.leadership().borrow();
+        let has_led_since = now.leading && *term == Some(now.term);
+        if has_led_since || (is_on(Mutant::LocalReads) && !operation.changes()) {
             return self.serve(operation, key, request).await;
         }
         match self.ask_leader(FORWARD_PATH, operation, request).await {
             Ok(Some(answer)) => answer,
-            Ok(None) => self.serve(operation, key, request).await,
+            Ok(None) => self.serve_here(request).await,
             Err(failure) => failure.answer(&request.request_id),
         }
     }
@@ -285,23 +315,15 @@ impl Shared {
                 Ok(Ok(None) | Err(_)) | Err(_) => {}
             }
         }
-        self.serve_sure(operation, key, request).await
+        self.serve_here(request).await
     }
 
-    /// Serves a request whose key is sure to be good now.
-    async fn serve_sure(&self, operation: &Operation, key: &Key, request: &Request) -> Answer {
-        match self.is_sure(operation, request).await {
-            true => self.serve(operation, key, request).await,
-            false => Failure::no_leader().answer(&request.request_id),
+    /// Serves a request here, by a judgement of now.
+    async fn serve_here(&self, request: &Request) -> Answer {
+        match self.judge_here(request).await {
+            Ok((operation, key)) => self.serve(&operation, &key, request).await,
+            Err(failure) => failure.answer(&request.request_id),
         }
-    }
-
-    /// Whether the key of a request cannot have been disabled elsewhere by now: because it is one of the secrets file,
-    /// or because the tables are not behind. What reads or changes the tables makes sure of that by itself.
-    async fn is_sure(&self, operation: &Operation, request: &Request) -> bool {
-        !operation.is_local()
-            || self.directory.is_of_the_file(&request.credentials.access_key)
-            || self.backend.barrier().await.is_ok()
     }
 
     /// Answers a request of a key that is not known here, which a follower may only be behind to know.
@@ -315,10 +337,7 @@ impl Shared {
             Ok(Some(answer)) => Some(answer),
             // What came to nothing here may have come to something there: nobody is told that a key is bad.
             Err(failure) => Some(failure.answer(&request.request_id)),
-            Ok(None) => {
-                let (operation, key) = self.check(request).await.ok()?;
-                Some(self.serve_sure(&operation, &key, request).await)
-            }
+            Ok(None) => Some(self.serve_here(request).await),
         }
     }
 

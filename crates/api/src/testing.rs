@@ -19,6 +19,7 @@ mod jobs;
 mod json;
 mod limits;
 mod replay;
+mod retries;
 mod sealing;
 mod signing;
 mod sync;

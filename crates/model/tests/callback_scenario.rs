@@ -95,21 +95,6 @@ fn callers_wait_in_lanes_of_their_own_for_the_same_host() {
 }
 
 #[test]
-fn an_entry_of_an_earlier_version_leaves_the_outbox_like_any_other() {
-    let (mut world, task) = ended();
-    let at = world.now;
-    let key = CallbackDueKey { lane: callback::lane(URL, &caller()), at, task };
-    let earlier = CallbackDueKey { lane: "hooks.example.com".into(), ..key.clone() };
-    world.tables.delete::<CallbackDueTable>(&key).expect("maps do not fail");
-    world.tables.put::<CallbackDueTable>(&earlier, &()).expect("maps do not fail");
-    assert_eq!(world.run(start(task, 1, 1)), Reply::Done);
-    assert!(!world.tables.has::<CallbackDueTable>(&earlier).expect("maps do not fail"));
-    assert_eq!(world.run(finish(task, 1, 1, DELIVERED)), Reply::Done);
-    let left = query::next_callback_lane(&world.tables, None).expect("maps do not fail");
-    assert_eq!(left, None);
-}
-
-#[test]
 fn every_way_in_which_a_task_ends_is_announced() {
     let mut world = World::ready();
     type End = fn(&mut World, TaskId);

@@ -40,14 +40,20 @@ pub struct Bounds {
     pub header_bytes: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// How much may be on its way on one HTTP/2 stream, in bytes; four times as much on its connection. It is held in
-    /// memory while nobody reads it.
+    /// How much may be on its way on one HTTP/2 stream, in bytes; on its connection
+    /// [`connection_window`](Bounds::connection_window). It is held in memory while nobody reads it.
     pub window: u32,
     /// How long requests may go on after the listener has been told to stop.
     pub grace: Duration,
 }
 
 impl Bounds {
+    /// How much may be on its way on all streams of one HTTP/2 connection, in bytes. Streams that nobody reads must
+    /// leave a part of it to the others.
+    pub const fn connection_window(&self) -> u32 {
+        self.window.saturating_mul(4)
+    }
+
     /// For the public listener.
     pub const PUBLIC: Bounds = Bounds {
         connections: 10_000,
@@ -269,7 +275,7 @@ fn builder(bounds: Bounds) -> Builder<TokioExecutor> {
         .max_header_list_size(bounds.header_bytes as u32)
         .max_concurrent_streams(bounds.streams)
         .initial_stream_window_size(bounds.window)
-        .initial_connection_window_size(bounds.window.saturating_mul(4))
+        .initial_connection_window_size(bounds.connection_window())
         .keep_alive_interval(Duration::from_secs(20))
         .keep_alive_timeout(Duration::from_secs(20));
     builder

@@ -1,6 +1,5 @@
 //! The handle through which the API reaches the leader's loop.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use orloj_model::command::{Report, ShardRef};
@@ -91,8 +90,6 @@ pub struct LiveExecutor {
     pub queued: Option<u32>,
     /// Its CPU load by its last heartbeat.
     pub cpu_pct: Option<f64>,
-    /// Mean duration in ms of the last runs of each handler that it has run, by its last heartbeat.
-    pub mean_ms: BTreeMap<String, u64>,
     /// Milliseconds since it was last heard.
     pub last_heard_ms: u64,
     /// Its zone.
@@ -232,14 +229,6 @@ impl Scheduler {
     /// The executors as the leader saw them at its last housekeeping; none on a node that does not lead.
     pub fn executors_live(&self) -> Vec<LiveExecutor> {
         self.inner.snapshot.borrow().live.clone()
-    }
-
-    /// How long the last runs of a handler took, in ms: the longest of the means that executors which can be given
-    /// work tell. `None` where nobody has run it, and on a node that does not lead.
-    pub fn typical_ms(&self, handler: &str) -> Option<u64> {
-        let snapshot = self.inner.snapshot.borrow();
-        let usable = snapshot.live.iter().filter(|one| one.state == "online");
-        usable.filter_map(|one| one.mean_ms.get(handler)).copied().max()
     }
 
     /// A part of the whole log of an attempt, from the executor that keeps it. `wait_ms` is at most 20,000.

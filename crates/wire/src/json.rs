@@ -1,6 +1,8 @@
 //! Reading JSON from outside: with a bound on its depth, without duplicate keys, and with errors that name
 //! the field and the value.
 
+mod integers;
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -21,7 +23,9 @@ pub fn read_object<T: DeserializeOwned>(text: &[u8]) -> Result<T, FieldError> {
 
 /// Reads a whole JSON text into `T`.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, FieldError> {
-    check_depth(text)?;
+    if check_depth(text)? {
+        integers::check(text)?;
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let pointer = pointer(error.path());
@@ -63,10 +67,14 @@ pub(crate) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     Ok(items.into_iter().map(|Object(item)| item).collect())
 }
 
-/// Refuses a text that nests deeper than [`DEPTH_LIMIT`], before anything is built from it.
-fn check_depth(text: &[u8]) -> Result<(), FieldError> {
+/// Refuses a text that nests deeper than [`DEPTH_LIMIT`], before anything is built from it. Whether it may have an
+/// integer beyond 64 bits: it has as many digits in a row.
+fn check_depth(text: &[u8]) -> Result<bool, FieldError> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let (mut digits, mut has_long) = (0_usize, false);
     for byte in text {
+        digits = if !in_string && byte.is_ascii_digit() { digits + 1 } else { 0 };
+        has_long |= digits >= integers::DIGITS;
         match (in_string, byte) {
             (true, _) if escaped => escaped = false,
             (true, b'\\') => escaped = true,
@@ -82,7 +90,7 @@ fn check_depth(text: &[u8]) -> Result<(), FieldError> {
             _ => {}
         }
     }
-    Ok(())
+    Ok(has_long)
 }
 
 /// The path as a JSON pointer (RFC 6901).
@@ -93,7 +101,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         match segment {
             Segment::Map { key } => {
                 pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+                pointer.push_str(&escaped(key));
             }
             Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
             Segment::Enum { variant } => pointer.push_str(&format!("/{variant}")),
@@ -101,6 +109,11 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
         }
     }
     pointer
+}
+
+/// A key as a part of a pointer.
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
 }
 
 /// Any JSON value in which no object has a key twice, so that no two readers can see different values.
@@ -232,6 +245,29 @@ mod tests {
         }
         assert!(read::<Strict>(b"\"\xff\"").is_err(), "text that is not UTF-8 passed");
         assert_eq!(read::<Strict>(b" {} ").unwrap().0, serde_json::json!({}));
+    }
+
+    #[test]
+    fn an_integer_beyond_64_bits_is_refused_where_it_stands() {
+        for (text, at) in [
+            ("18446744073709551616", ""),
+            ("-9223372036854775809", ""),
+            (r#"{"params": {"a": [1, {"b/c": 12345678901234567890123}]}}"#, "/params/a/1/b~1c"),
+            (r#"[["1", "x,{"], {"k": 1, "n\u0061m\"e": 100000000000000000000}, 2]"#, "/1/nam\"e"),
+            (r#"{"a": {"b": 2}, "c": [[], [0, 99999999999999999999]]}"#, "/c/1/1"),
+        ] {
+            let fault = read::<Strict>(text.as_bytes()).unwrap_err();
+            assert_eq!(fault.pointer, at, "{text}: {fault:?}");
+            assert!(fault.message.contains("64 bits"), "{fault:?}");
+        }
+        let long = format!("[{}]", "9".repeat(10_000));
+        assert!(read::<Strict>(long.as_bytes()).unwrap_err().message.len() < 200);
+        // A fraction or an exponent says that it is a double; digits in a text are no number.
+        for text in
+            ["12345678901234567890123.5", "1e22", "12345678901234567890123E0", r#""12345678901234567890123""#]
+        {
+            assert!(read::<Strict>(text.as_bytes()).is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use orloj_client::Error;
 use orloj_tests::cluster::{Cluster, Setup};
 use orloj_tests::history::{Footprints, faults};
 use orloj_tests::process::until;
-use orloj_wire::problem::Code;
-use orloj_wire::rest::{MAX_WAIT_MS, Submit};
+use orloj_wire::rest::Submit;
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -41,27 +39,4 @@ async fn a_short_task_and_its_end_are_one_call_at_every_replica_and_through_the_
     assert_eq!(prints.runs("one"), 1);
     let again = client.submit_sync(&short("shell", prints.shell("one", "sleep 2"), 2_500), Some("one")).await;
     assert_eq!(again.unwrap().task_id, task.task_id, "one key, one task");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_takes_long_is_refused_whatever_the_caller_expects() {
-    let cluster = Cluster::start(Setup::default()).await;
-    let client = cluster.client();
-    let long = client.submit(&Submit::new("sleep", json!({ "durationMs": 3_100 })), None).await.unwrap();
-    let ended = client.wait(&long.task_id, Duration::from_millis(MAX_WAIT_MS)).await.unwrap();
-    assert_eq!(ended.status, "SUCCESS");
-    // The callback address is refused after the estimate, so none of these runs and changes the mean.
-    let asked = Submit {
-        callback_url: Some("https://not-listed.example/".to_owned()),
-        ..short("sleep", json!({ "durationMs": 1 }), 1)
-    };
-    until("an executor has told how long it takes", PATIENCE, async || {
-        let refused = client.submit_sync(&asked, None).await;
-        match refused.as_ref().err().and_then(Error::code) {
-            Some(Code::SyncDurationTooLong) => true,
-            Some(Code::CallbackUrlNotAllowed) => false,
-            _ => panic!("{refused:?}"),
-        }
-    })
-    .await;
 }

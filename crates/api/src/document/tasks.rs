@@ -112,10 +112,9 @@ fn sync() -> Call {
     fields.insert("attempts".to_owned(), json!([]));
     let call = Call::new(TAG, "POST", "/openapi/v1/tasks/sync", "Submit a short task and wait for its end")
         .text(
-            "For what ends within 3 seconds: `estimatedDurationMs`, or the mean of the handler's last runs where that \
-             is more, with the time until it is due, must be below 3,000; else submit it with `POST \
-             /openapi/v1/tasks`. The task is committed before the wait begins and goes on whatever becomes of the \
-             connection. The same key on this call and on the other names two tasks.",
+            "For what ends within 3 seconds: `estimatedDurationMs`, with the time until it is due, must be below \
+             3,000; else submit it with `POST /openapi/v1/tasks`. The task is committed before the wait begins and goes \
+             on whatever becomes of the connection. The same key on this call and on the other names two tasks.",
         )
         .takes::<Submit>(json!({
             "handler": "shell", "params": { "command": "echo hello" }, "estimatedDurationMs": 200,
@@ -128,6 +127,7 @@ fn sync() -> Call {
             Code::ExecutorDenied,
             Code::CallbackUrlNotAllowed,
             Code::IdempotencyKeyReused,
+            Code::TooManyWaiters,
         ]);
     idempotent(call)
 }
@@ -152,8 +152,8 @@ fn list() -> Call {
 fn get() -> Call {
     Call::new(TAG, "GET", "/openapi/v1/tasks/{taskId}", "Show a task, at once or as soon as it has changed")
         .text(
-            "With `after_version` and `wait_ms` it is a long poll. `ETag` stands for the version, and of a task with a \
-             callback also for where that stands.",
+            "With `after_version` and `wait_ms` it is a long poll. `ETag` stands for everything that is shown: a \
+             callback, and what is heard late of an attempt, do not change the version.",
         )
         .query("after_version", any_number(), "Answer as soon as the version is above this.")
         .query("wait_ms", number(0, MAX_WAIT_MS), "How long to wait for that, in ms; needs `after_version`.")
@@ -184,14 +184,16 @@ fn retry() -> Call {
     let call = Call::new(TAG, "POST", "/openapi/v1/tasks/{taskId}/retry", "Submit a task that did not succeed again")
         .text(
             "A new task with what was asked for and every try ahead of it, due at once; its `retryOf` points back. A \
-             job does not count it among its own. Not of a task that has succeeded or not ended, nor of a step or a \
-             run of a workflow: a job is run again as a whole.",
+             job does not count it among its own. Not of a task that has succeeded or not ended, nor of one that its \
+             parents would skip again or whose parents are gone, nor of a step or a run of a workflow: a job is run \
+             again as a whole.",
         )
         .may_take::<Nothing>(json!({}))
         .answers::<Submitted>(202, "It was taken.", submitted())
         .refuses(&[
             Code::TaskNotFound,
             Code::Conflict,
+            Code::HandlerUnknown,
             Code::ExecutorDenied,
             Code::CallbackUrlNotAllowed,
             Code::IdempotencyKeyReused,

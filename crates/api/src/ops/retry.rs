@@ -1,12 +1,14 @@
 //! `POST /openapi/v1/tasks/{id}/retry`: a task that did not succeed, again, as a new one that points back.
 
 use orloj_model::command::{DueTime, Submit};
+use orloj_model::graph::is_met;
 use orloj_model::id::TaskId;
 use orloj_model::query::TaskView;
-use orloj_model::task::{Origin, Status, TaskSpec};
+use orloj_model::task::{Dependency, Origin, Status, TaskSpec};
+use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::Code;
 
-use super::{Call, Nothing, graph, task_id};
+use super::{Call, Nothing, graph, submit, task_id};
 use crate::outcome::{Answer, Failure};
 
 impl Call<'_> {
@@ -17,16 +19,52 @@ impl Call<'_> {
         self.shared.backend.barrier().await?;
         let old = self.own_task(id)?.value;
         may_be_retried(&old)?;
+        let idempotency = self.idempotency();
+        let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
+        let is_repeated = self.is_repeated(self.caller()?, key)?;
         let spec = self.again(old)?;
-        let submit = Submit {
+        if !is_repeated {
+            self.can_start(&spec)?;
+        }
+        let again = Submit {
             task: TaskId::draw(&*self.shared.random),
             due: DueTime::After(0),
             claim: Some(self.claim()),
-            idempotency: self.idempotency(),
+            idempotency,
             spec: TaskSpec { origin: Origin::RetryOf(id), ..spec },
         };
         let on_shard_failure = self.shared.backend.on_shard_failure(id)?;
-        self.taken(graph::command_again(submit, on_shard_failure)).await
+        let command = graph::command_again(again, on_shard_failure);
+        let applied = self.shared.backend.propose(command).await?;
+        match applied.reply {
+            // It has gone in between.
+            Reply::Refused(Refusal::ParentNotFound { parent }) => Err(gone(parent)),
+            _ => submit::taken(applied),
+        }
+    }
+
+    /// Refuses what would wait for an executor that nobody runs, and what the end of a parent, which never changes,
+    /// keeps from starting: the request names none of these, so there is nothing in it to mend.
+    fn can_start(&self, spec: &TaskSpec) -> Result<(), Failure> {
+        if !self.has_handler(&spec.handler)? {
+            let detail = format!(
+                "no executor has registered {:?}; a submission with allowUnknownHandler is taken anyway",
+                spec.handler
+            );
+            return Err(Failure::new(Code::HandlerUnknown, detail));
+        }
+        for Dependency { task, on } in &spec.depends_on {
+            let Some(parent) = self.shared.backend.task(*task)?.value else { return Err(gone(*task)) };
+            let status = parent.state.status;
+            if is_met(*on, status) == Some(false) {
+                let detail = format!(
+                    "its parent {task} is {}, so it would be skipped again: submit it behind another task",
+                    status.name()
+                );
+                return Err(Failure::new(Code::Conflict, detail));
+            }
+        }
+        Ok(())
     }
 
     /// What was asked for, with every try ahead of it, by who asks now: for what that one may do now.
@@ -43,6 +81,11 @@ impl Call<'_> {
             ..spec
         })
     }
+}
+
+fn gone(parent: TaskId) -> Failure {
+    let detail = format!("its parent {parent} is no longer kept: submit the task without it");
+    Failure::new(Code::Conflict, detail)
 }
 
 /// Refuses what has not ended, what succeeded, and what lives in a workflow alone.

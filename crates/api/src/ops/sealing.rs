@@ -69,10 +69,9 @@ impl Call<'_> {
         let Some(key) = sealer.key_ids().into_iter().next() else {
             return Err(super::access::no_key(&SealError::NoKey));
         };
-        let (todo, unreadable) = anew(&self.shared.backend.access()?, sealer);
-        let remaining = todo.len().saturating_sub(AT_ONCE);
+        let Anew { secrets, remaining, unreadable } = anew(&self.shared.backend.access()?, sealer);
         let mut renewed = 0;
-        for part in todo[..todo.len() - remaining].chunks(RESEALED_PER_COMMAND) {
+        for part in secrets.chunks(RESEALED_PER_COMMAND) {
             self.change(AccessCommand::Reseal { secrets: part.to_vec() }).await?;
             renewed += part.len();
         }
@@ -81,14 +80,31 @@ impl Call<'_> {
     }
 }
 
-/// What is sealed with an older key, sealed anew, and how many cannot be opened.
-fn anew(access: &Access, sealer: &Sealer) -> (Vec<Resealed>, usize) {
-    let (mut todo, mut unreadable) = (Vec::new(), 0);
+/// What is sealed with an older key.
+#[derive(Default)]
+struct Anew {
+    /// Sealed anew, as many as one call does.
+    secrets: Vec<Resealed>,
+    /// How many there are beyond them.
+    remaining: usize,
+    /// How many cannot be opened.
+    unreadable: usize,
+}
+
+fn anew(access: &Access, sealer: &Sealer) -> Anew {
+    let mut found = Anew::default();
     for Stored { of, bound, sealed } in stored(access).filter(|one| !sealer.is_current(one.sealed)) {
+        if found.secrets.len() >= AT_ONCE {
+            match sealer.open(&bound, sealed) {
+                Ok(_) => found.remaining += 1,
+                Err(_) => found.unreadable += 1,
+            }
+            continue;
+        }
         match sealer.reseal(&bound, sealed) {
-            Ok(anew) => todo.push(Resealed { of, before: sealed.to_vec(), sealed: anew }),
-            Err(_) => unreadable += 1,
+            Ok(anew) => found.secrets.push(Resealed { of, before: sealed.to_vec(), sealed: anew }),
+            Err(_) => found.unreadable += 1,
         }
     }
-    (todo, unreadable)
+    found
 }

@@ -30,10 +30,7 @@ impl Call<'_> {
 
     /// Proposes a submission, and answers once it is committed.
     pub(super) async fn taken(&self, command: Command) -> Result<Answer, Failure> {
-        let (body, replayed) = submitted(self.shared.backend.propose(command).await?)?;
-        let location = format!("/openapi/v1/tasks/{}", body.task_id);
-        let answer = Answer::json(202, &body).at(body.applied_index).with("location", location);
-        Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })
+        taken(self.shared.backend.propose(command).await?)
     }
 
     /// The command of a body that is acceptable; `earlier` are those before it in its batch.
@@ -96,7 +93,7 @@ impl Call<'_> {
     }
 
     /// Whether the request repeats one that was taken: the answer is that one's, whoever has left since.
-    fn is_repeated(&self, caller: &CallerId, key: Option<&str>) -> Result<bool, Failure> {
+    pub(super) fn is_repeated(&self, caller: &CallerId, key: Option<&str>) -> Result<bool, Failure> {
         match key {
             Some(key) => Ok(self.shared.backend.has_idempotency_key(caller, key)?),
             None => Ok(false),
@@ -122,6 +119,14 @@ impl Call<'_> {
         self.shared.hub.remember_handlers(Arc::clone(&known));
         Ok(known.contains(handler))
     }
+}
+
+/// The answer to a submission that was proposed.
+pub(super) fn taken(applied: Applied) -> Result<Answer, Failure> {
+    let (body, replayed) = submitted(applied)?;
+    let location = format!("/openapi/v1/tasks/{}", body.task_id);
+    let answer = Answer::json(202, &body).at(body.applied_index).with("location", location);
+    Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })
 }
 
 /// What a submission has come to, and whether it repeats an earlier one.

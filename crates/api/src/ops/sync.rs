@@ -20,9 +20,18 @@ impl Call<'_> {
     pub(super) async fn submit_sync(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let body: Submit = self.body()?;
-        self.is_short(&body)?;
-        let command = self.submission(body, Some(self.claim()), self.idempotency(), &[])?;
-        // Before the commit: who is refused for want of a place has no task.
+        self.may_use(&body.handler)?;
+        let idempotency = self.idempotency();
+        let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
+        // What was taken once is answered again, however the clocks stand by now.
+        if !self.is_repeated(self.caller()?, key)? {
+            self.is_short(&body)?;
+        }
+        let command = self.submission(body, Some(self.claim()), idempotency, &[])?;
+        // Before the commit: who is refused for want of a place has no task. A key has as many as it has long polls, so
+        // that none takes those of all others.
+        let gate = &self.shared.gate;
+        let _waiting = gate.begin_wait(&self.request.credentials.access_key, self.key)?;
         let _place = self.shared.sync_places.try_acquire().map_err(|_| {
             Failure::new(
                 Code::Overloaded,
@@ -38,8 +47,8 @@ impl Call<'_> {
         Ok(if replayed { answer.with(REPLAYED_HEADER, "true") } else { answer })
     }
 
-    /// Refuses what is not expected to end within the wait: by the caller's own word, by when it is due, and by what
-    /// the executors tell of the handler's last runs.
+    /// Refuses what is not expected to end within the wait: by the caller's own word, and by when it is due. What
+    /// others have run on the same handler tells nothing of this task, and closes the call to nobody.
     fn is_short(&self, body: &Submit) -> Result<(), Failure> {
         let Some(estimated_ms) = body.estimated_duration_ms else {
             let fault = FieldError::new("/estimatedDurationMs", "a synchronous call needs an estimate");
@@ -49,15 +58,12 @@ impl Call<'_> {
             Some(at) => u64::try_from(at.0.saturating_sub(self.wall_ms())).unwrap_or(0),
             None => body.delay_ms.unwrap_or(0),
         };
-        let told_ms = self.shared.leader.typical_ms(&body.handler).unwrap_or(0);
-        let expected_ms = estimated_ms.max(told_ms).saturating_add(delay_ms);
-        if expected_ms < SYNC_LIMIT_MS {
+        if estimated_ms.saturating_add(delay_ms) < SYNC_LIMIT_MS {
             return Ok(());
         }
-        let why = match (delay_ms > 0, told_ms > estimated_ms) {
-            (true, _) => format!("it is due in {delay_ms} ms"),
-            (false, true) => format!("{:?} has taken {told_ms} ms of late", body.handler),
-            (false, false) => format!("it is estimated to take {estimated_ms} ms"),
+        let why = match delay_ms {
+            0 => format!("it is estimated to take {estimated_ms} ms"),
+            _ => format!("it is due in {delay_ms} ms and estimated to take {estimated_ms} ms"),
         };
         let detail = format!(
             "{why}, and a synchronous call takes what ends within {SYNC_LIMIT_MS} ms: submit it with POST \

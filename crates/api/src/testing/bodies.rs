@@ -8,6 +8,7 @@ use axum::http::Request;
 use bytes::Bytes;
 use futures_util::stream;
 use orloj_net::Remote;
+use orloj_wire::rest::BATCH_BODY_LIMIT;
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -53,6 +54,40 @@ async fn an_address_whose_bodies_never_come_holds_up_no_other() {
     let list = Draft::get("/openapi/v1/tasks").signed();
     assert_eq!(node.send(from(list, "192.0.2.1")).await.status, 200);
     slow.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn batches_that_wait_for_places_do_not_keep_their_connection_from_those_that_have_them() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let client = reqwest::Client::builder().http2_prior_knowledge().no_proxy().build().unwrap();
+    let send = |draft: Draft| {
+        let (head, _) = draft.signed().into_parts();
+        let url = format!("{}{}", node.url, draft.path);
+        let request = client.request(head.method, url).headers(head.headers).body(draft.body);
+        async move { request.send().await.unwrap() }
+    };
+    // The one connection, before there is a race for it.
+    assert_eq!(send(Draft::get("/openapi/v1/tasks")).await.status(), 200);
+    let large = || {
+        let mut draft = Draft::post("/openapi/v1/tasks/batch", json!({"tasks": [{"handler": "echo"}]}));
+        draft.body.resize(BATCH_BODY_LIMIT, b' ');
+        draft
+    };
+    let sent: Vec<_> = (0..8).map(|_| tokio::spawn(send(large()))).collect();
+    let mut taken = 0;
+    for sent in sent {
+        let answer = sent.await.unwrap();
+        match answer.status().as_u16() {
+            200 => taken += 1,
+            status => {
+                let problem: serde_json::Value = answer.json().await.unwrap();
+                assert_eq!((status, &problem["code"]), (503, &json!("overloaded")), "{problem}");
+            }
+        }
+    }
+    // Four have places, three wait: one at most is one too many.
+    assert!(taken >= 7, "{taken}");
 }
 
 #[tokio::test]

@@ -21,8 +21,6 @@ pub(crate) struct FakeLeader {
     pub(crate) heard: Mutex<Vec<String>>,
     /// What logs hold; `None` while the executor does not answer.
     pub(crate) log: Mutex<Option<Vec<u8>>>,
-    /// How long every handler takes.
-    pub(crate) typical_ms: Mutex<Option<u64>>,
 }
 
 impl FakeLeader {
@@ -79,10 +77,6 @@ impl Leader for FakeLeader {
 
     fn executors_live(&self) -> Vec<LiveExecutor> {
         Vec::new()
-    }
-
-    fn typical_ms(&self, _: &str) -> Option<u64> {
-        *self.typical_ms.lock().unwrap()
     }
 
     fn probe(&self) -> Probe {

@@ -3,6 +3,7 @@
 use orloj_model::command::ShardRef;
 use orloj_model::executor::Registration;
 use orloj_model::id::ExecutorId;
+use orloj_model::task::Outcome;
 use orloj_model::{Command, Reply};
 
 use super::fake::{T, Universe};
@@ -36,13 +37,18 @@ impl Universe {
 
     /// Lets an attempt succeed.
     pub(crate) fn succeed(&self, task_id: &str, attempt: u32, fence: u64) {
+        self.report(task_id, attempt, fence, Outcome::Succeeded);
+    }
+
+    /// Reports how an attempt ended.
+    pub(crate) fn report(&self, task_id: &str, attempt: u32, fence: u64, outcome: Outcome) {
         let report = orloj_model::command::Report {
             shard: ShardRef { task: task_id.parse().unwrap(), shard: 0 },
             attempt,
             fence,
             executor: ExecutorId::new("e1").unwrap(),
             incarnation: 1,
-            outcome: orloj_model::task::Outcome::Succeeded,
+            outcome,
             message: None,
             result: Some(b"{\"n\":1}".to_vec()),
             log_tail: Some("done €\n".as_bytes().to_vec()),

@@ -89,8 +89,11 @@ async fn secrets_are_sealed_anew_in_bounded_steps_and_sign_as_before() {
         first.text
     );
     assert_eq!(first.body["key"].as_str(), newer_sealer().key_ids().first().map(String::as_str));
+    // Each step made the replicas open what it had sealed, and no more.
+    assert_eq!(leader.api.shared().directory.opened_last(), 1_024);
     let second = leader.call(&renew()).await;
     assert_eq!((&second.body["renewed"], &second.body["remaining"]), (&json!(2), &json!(0)));
+    assert_eq!(leader.api.shared().directory.opened_last(), 2);
     assert_eq!(leader.call(&renew()).await.body["renewed"], 0);
     for node in &universe.nodes {
         assert_eq!(stands(node.call(&sealing()).await), (1_026, 0, 0));

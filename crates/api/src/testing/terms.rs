@@ -58,6 +58,41 @@ async fn a_new_leader_judges_no_key_by_tables_that_lag_behind_its_disabling() {
 }
 
 #[tokio::test]
+async fn who_comes_to_lead_during_a_request_judges_its_key_anew() {
+    let (universe, key) = with_key().await;
+    universe.fall_behind(&universe.nodes[1]);
+    disable(&universe, &key.0);
+    universe.elect(None);
+    let waiting = calls(&key).map(|draft| {
+        let node = universe.nodes[1].clone();
+        tokio::spawn(async move { node.call(&draft).await })
+    });
+    // They have been checked by the old tables, and wait for a leader.
+    for _ in 0..16 {
+        tokio::task::yield_now().await;
+    }
+    universe.elect(Some(2));
+    for call in waiting {
+        call.await.unwrap().is(403, "access_key_disabled");
+    }
+}
+
+#[tokio::test]
+async fn what_no_tables_are_read_for_is_judged_after_the_leadership_was_proved() {
+    // Here, and through a follower.
+    for place in [0, 2] {
+        let (universe, key) = with_key().await;
+        let cluster = || Draft::get("/openapi/v1/cluster").by(&key.0, &key.1);
+        universe.leader().call(&cluster()).await.is_ok();
+        // As after a time without a majority, of which the term tells nothing.
+        universe.fall_behind(&universe.nodes[0]);
+        universe.fall_behind(&universe.nodes[2]);
+        disable(&universe, &key.0);
+        universe.nodes[place].call(&cluster()).await.is(403, "access_key_disabled");
+    }
+}
+
+#[tokio::test]
 async fn a_new_leader_refuses_no_key_that_was_made_before_its_term() {
     let universe = Universe::of(2).await;
     universe.fall_behind(&universe.nodes[1]);

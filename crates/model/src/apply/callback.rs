@@ -3,8 +3,7 @@
 use crate::apply::context::Context;
 use crate::apply::submit::spend;
 use crate::callback::{
-    Callback, FailureKind, MAX_SENDS, SEND_LIMIT_MS, SENDS_KEPT, Send, SendOutcome, Stage, delay_ms, host,
-    lane,
+    Callback, FailureKind, MAX_SENDS, SEND_LIMIT_MS, SENDS_KEPT, Send, SendOutcome, Stage, delay_ms, lane,
 };
 use crate::command::{CallbackCommand, Claim, Refusal, Reply};
 use crate::event::Event;
@@ -171,12 +170,7 @@ fn put<T: Write>(
 ) -> Result<(), T::Error> {
     let lane = lane(&callback.url, caller);
     if let Some(at) = callback.next_at {
-        let mut key = CallbackDueKey { lane: lane.clone(), at, task };
-        if !cx.tables.has::<CallbackDueTable>(&key)? {
-            // It was put there by an earlier version, which had no lanes for callers.
-            key.lane = host(&callback.url).to_owned();
-        }
-        cx.tables.delete::<CallbackDueTable>(&key)?;
+        cx.tables.delete::<CallbackDueTable>(&CallbackDueKey { lane: lane.clone(), at, task })?;
     }
     callback.next_at = next_at;
     if let Some(at) = next_at {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{all, compare};
-use crate::callback::{Callback, MAX_SENDS, SENDS_KEPT, Stage, host, lane};
+use crate::callback::{Callback, MAX_SENDS, SENDS_KEPT, Stage, lane};
 use crate::id::TaskId;
 use crate::key::{CallbackDueKey, TableKey as _};
 use crate::schema::{CallbackDueTable, CallbackTable, TaskTable};
@@ -14,11 +14,7 @@ pub(super) fn check<R: Read>(tables: &R, faults: &mut Vec<String>) -> Result<(),
     for (task, callback) in all::<CallbackTable, R>(tables)? {
         let state = tables.get::<TaskTable>(&task)?;
         if let (Some(at), Some(state)) = (callback.next_at, &state) {
-            let key = CallbackDueKey { lane: lane(&callback.url, &state.caller), at, task };
-            // One of an earlier version waits by its host.
-            let earlier = CallbackDueKey { lane: host(&callback.url).to_owned(), ..key.clone() };
-            let is_earlier = tables.has::<CallbackDueTable>(&earlier)?;
-            outbox.insert(if is_earlier { earlier } else { key }.encode());
+            outbox.insert(CallbackDueKey { lane: lane(&callback.url, &state.caller), at, task }.encode());
         }
         check_row(task, &callback, state.map(|state| state.status.is_terminal()), faults);
     }

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use orloj_model::callback::{Callback, FailureKind, MAX_SENDS, SendOutcome};
 use orloj_model::command::{CallbackCommand, Command};
+use orloj_model::executor::ExecutorState;
 use orloj_model::id::{Millis, Round, TaskId};
 use orloj_model::query::{self, TaskView};
 use orloj_model::random::Random;
@@ -217,7 +218,9 @@ impl Delivery {
         }
         let replicas = self.store.members().into_iter().flat_map(|member| [member.internal, member.api]);
         let executors = query::executors(&self.store.view())?;
-        let executors = executors.into_iter().map(|executor| executor.registration.address);
+        // One that has left listens no more, and its name may be gone with it.
+        let executors = executors.into_iter().filter(|executor| executor.state != ExecutorState::Left);
+        let executors = executors.map(|executor| executor.registration.address);
         let own: Arc<[String]> = replicas.chain(executors).collect();
         *known = Some((now, Arc::clone(&own)));
         Ok(own)
@@ -255,11 +258,11 @@ fn hear(outbox: &mut Outbox, events: &[Event]) {
     }
 }
 
-/// Whether somebody was there. One that may not be reached is not waited for.
+/// Whether somebody was there; `None` where nothing was sent, which tells nothing of the receiver.
 fn is_answered(outcome: SendOutcome) -> Option<bool> {
     match outcome {
         SendOutcome::Delivered { .. } => Some(true),
-        SendOutcome::Failed { kind: FailureKind::Blocked, .. } => None,
+        SendOutcome::Failed { kind: FailureKind::Blocked | FailureKind::Secret, .. } => None,
         SendOutcome::Failed { kind, .. } => Some(kind == FailureKind::Status),
     }
 }
@@ -269,4 +272,17 @@ fn chance() -> u16 {
     let mut bytes = [0; 2];
     SystemRandom.fill(&mut bytes);
     u16::from_be_bytes(bytes) % 1001
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_sent_tells_of_the_receiver() {
+        let of = |kind| is_answered(SendOutcome::failed(kind));
+        assert_eq!([of(FailureKind::Blocked), of(FailureKind::Secret)], [None, None]);
+        assert_eq!([of(FailureKind::Status), of(FailureKind::Timeout)], [Some(true), Some(false)]);
+        assert_eq!(is_answered(SendOutcome::Delivered { status: 204 }), Some(true));
+    }
 }

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::own::OwnNames;
+use super::own::{OwnNames, Standing};
 
 /// To resolve a name.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -123,8 +123,9 @@ impl HttpCallbackLink {
             return Err(FailureKind::Blocked);
         }
         match self.own.hold(own, to.host(), &addresses).await {
-            true => Err(FailureKind::Blocked),
-            false => Ok(addresses),
+            Standing::Own => Err(FailureKind::Blocked),
+            Standing::Foreign => Ok(addresses),
+            Standing::Unknown => Err(FailureKind::Dns),
         }
     }
 

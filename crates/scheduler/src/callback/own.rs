@@ -36,6 +36,17 @@ struct Known {
     addresses: Vec<IpAddr>,
 }
 
+/// How an address stands to the cluster's own listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is one of them.
+    Own,
+    /// It is none of them.
+    Foreign,
+    /// One of them, with the port that is called, has never been found: it may be that one.
+    Unknown,
+}
+
 impl OwnNames {
     /// Nothing is known yet.
     pub(super) fn new(resolver: Arc<dyn Resolver>, clock: Arc<dyn Clock>) -> Self {
@@ -43,16 +54,16 @@ impl OwnNames {
     }
 
     /// Whether `host`, or one of its `addresses`, is one of the listeners `own`.
-    pub(super) async fn hold(&self, own: &[String], host: &str, addresses: &[SocketAddr]) -> bool {
-        let Some(port) = addresses.first().map(SocketAddr::port) else { return false };
+    pub(super) async fn hold(&self, own: &[String], host: &str, addresses: &[SocketAddr]) -> Standing {
+        let Some(port) = addresses.first().map(SocketAddr::port) else { return Standing::Foreign };
         let hosts = own.iter().filter_map(|one| parts(one)).filter(|(_, own)| *own == port);
         let called: Vec<IpAddr> = addresses.iter().map(|address| address.ip().to_canonical()).collect();
         let mut names = Vec::new();
         for (own, _) in hosts {
             match own.parse::<IpAddr>() {
-                Ok(address) if called.contains(&address.to_canonical()) => return true,
+                Ok(address) if called.contains(&address.to_canonical()) => return Standing::Own,
                 Ok(_) => {}
-                Err(_) if own.eq_ignore_ascii_case(host) => return true,
+                Err(_) if own.eq_ignore_ascii_case(host) => return Standing::Own,
                 Err(_) => names.push(own.to_ascii_lowercase()),
             }
         }
@@ -60,15 +71,20 @@ impl OwnNames {
         names.dedup();
         let found = futures_util::stream::iter(names).map(|name| self.addresses(name));
         let mut found = found.buffer_unordered(AT_ONCE);
+        let mut standing = Standing::Foreign;
         while let Some(addresses) = found.next().await {
             if addresses.iter().any(|address| called.contains(&address.to_canonical())) {
-                return true;
+                return Standing::Own;
+            }
+            if addresses.is_empty() {
+                standing = Standing::Unknown;
             }
         }
-        false
+        standing
     }
 
     /// The addresses of a name. One that has none just now keeps those that it had: they are looked up to be refused.
+    /// One that never had any is asked for again the next time.
     async fn addresses(&self, name: String) -> Vec<IpAddr> {
         let now = self.clock.monotonic();
         let known = self.known().get(&name).map(|known| (known.at, known.addresses.clone()));
@@ -80,7 +96,8 @@ impl OwnNames {
         let found = timeout(RESOLVE_TIMEOUT, self.resolver.resolve(&name)).await.unwrap_or_default();
         let addresses = match (found.is_empty(), known) {
             (true, Some((_, before))) => before,
-            _ => found,
+            (true, None) => return found,
+            (false, _) => found,
         };
         let mut known = self.known();
         if known.len() >= KNOWN {
@@ -118,6 +135,7 @@ mod tests {
     use futures_util::future::BoxFuture;
     use orloj_model::time::ManualClock;
 
+    use super::Standing::{Foreign, Own, Unknown};
     use super::*;
 
     /// Knows one name, until it is told to know none.
@@ -149,24 +167,25 @@ mod tests {
     async fn a_listener_is_known_by_address_and_by_name() {
         let resolver = Arc::new(Names::default());
         let (names, _) = own(&resolver);
-        for (listener, host, address, is_own) in [
-            ("10.0.0.1:7071", "x", "10.0.0.1:7071", true),
-            ("10.0.0.1:7071", "x", "[::ffff:10.0.0.1]:7071", true),
-            ("http://10.0.0.1:7071/", "x", "10.0.0.1:7071", true),
-            ("[fd00::1]:7071", "x", "[fd00::1]:7071", true),
-            ("https://[fd00::1]", "x", "[fd00::1]:443", true),
-            ("https://api.internal/", "api.internal", "10.9.9.9:443", true),
-            ("replica-1.internal:7071", "x", "10.0.0.1:7071", true),
-            ("https://Replica-1.Internal.:7071", "x", "10.0.0.1:7071", true),
-            ("other.internal:7071", "other.internal", "10.9.9.9:7071", true),
-            ("other.internal:7071", "x", "10.0.0.1:7071", false),
-            ("10.0.0.1:7071", "x", "10.0.0.1:7072", false),
-            ("replica-1.internal:7071", "x", "10.0.0.2:7071", false),
-            ("nonsense", "x", "10.0.0.1:7071", false),
+        for (listener, host, address, standing) in [
+            ("10.0.0.1:7071", "x", "10.0.0.1:7071", Own),
+            ("10.0.0.1:7071", "x", "[::ffff:10.0.0.1]:7071", Own),
+            ("http://10.0.0.1:7071/", "x", "10.0.0.1:7071", Own),
+            ("[fd00::1]:7071", "x", "[fd00::1]:7071", Own),
+            ("https://[fd00::1]", "x", "[fd00::1]:443", Own),
+            ("https://api.internal/", "api.internal", "10.9.9.9:443", Own),
+            ("replica-1.internal:7071", "x", "10.0.0.1:7071", Own),
+            ("https://Replica-1.Internal.:7071", "x", "10.0.0.1:7071", Own),
+            ("other.internal:7071", "other.internal", "10.9.9.9:7071", Own),
+            ("other.internal:7071", "x", "10.0.0.1:7071", Unknown),
+            ("other.internal:7072", "x", "10.0.0.1:7071", Foreign),
+            ("10.0.0.1:7071", "x", "10.0.0.1:7072", Foreign),
+            ("replica-1.internal:7071", "x", "10.0.0.2:7071", Foreign),
+            ("nonsense", "x", "10.0.0.1:7071", Foreign),
         ] {
             let listeners = ["9.9.9.9:1".to_owned(), listener.to_owned()];
             let found = names.hold(&listeners, host, &called(address)).await;
-            assert_eq!(found, is_own, "{listener} {host} {address}");
+            assert_eq!(found, standing, "{listener} {host} {address}");
         }
     }
 
@@ -175,16 +194,31 @@ mod tests {
         let resolver = Arc::new(Names::default());
         let (names, clock) = own(&resolver);
         let listeners = ["replica-1.internal:7071".to_owned()];
-        assert!(!names.hold(&listeners, "x", &called("10.0.0.1:443")).await);
+        assert_eq!(names.hold(&listeners, "x", &called("10.0.0.1:443")).await, Foreign);
         assert_eq!(resolver.asked.load(Ordering::SeqCst), 0);
         for _ in 0..3 {
-            assert!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await);
+            assert_eq!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await, Own);
         }
         assert_eq!(resolver.asked.load(Ordering::SeqCst), 1);
         // A resolver that fails opens nothing.
         resolver.silent.store(true, Ordering::SeqCst);
         clock.advance_ms(60_000);
-        assert!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await);
+        assert_eq!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await, Own);
         assert_eq!(resolver.asked.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_was_never_found_lets_nothing_pass_and_is_asked_for_again() {
+        let resolver = Arc::new(Names::default());
+        resolver.silent.store(true, Ordering::SeqCst);
+        let (names, _) = own(&resolver);
+        let listeners = ["replica-1.internal:7071".to_owned()];
+        for asked in 1..=2 {
+            assert_eq!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await, Unknown);
+            assert_eq!(resolver.asked.load(Ordering::SeqCst), asked);
+        }
+        resolver.silent.store(false, Ordering::SeqCst);
+        assert_eq!(names.hold(&listeners, "x", &called("10.0.0.1:7071")).await, Own);
+        assert_eq!(names.hold(&listeners, "x", &called("10.0.0.2:7071")).await, Foreign);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use orloj_model::id::CallerId;
 use orloj_model::query;
-use orloj_model::tables::MapTables;
+use orloj_model::schema::TaskTable;
+use orloj_model::tables::{MapTables, WriteExt as _};
 use orloj_model::task::Status;
 
 use super::{Node, Universe};
@@ -41,6 +42,12 @@ impl Universe {
         let pending = query::tasks_of(tables, &caller, Some(Status::Pending), None, 2).unwrap();
         assert_eq!(pending.len(), 1);
         pending[0].to_string()
+    }
+
+    /// As if this task had ended so long ago that it is kept no more.
+    pub(crate) fn forget_task(&self, task: &str) {
+        let tables = &mut self.shared.state.lock().unwrap().tables;
+        tables.delete::<TaskTable>(&task.parse().unwrap()).unwrap();
     }
 
     /// From now on this node applies nothing, until it leads and a majority has told it what was committed.
