@@ -22,7 +22,7 @@ use crate::text::cut;
 /// Longest result, in bytes of JSON.
 const RESULT_LIMIT: usize = 64 << 10;
 /// Longest message, in bytes.
-const MESSAGE_LIMIT: usize = 4 << 10;
+pub(crate) const MESSAGE_LIMIT: usize = 4 << 10;
 /// How often a handler that does not stop is complained about.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 

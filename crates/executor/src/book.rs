@@ -265,6 +265,15 @@ impl Book {
         }
     }
 
+    /// The leader will not hear of its end, in whatever words: should it push the attempt again, that is refused, so
+    /// that it grants it anew.
+    pub(crate) fn unreportable(&mut self, attempt: &AttemptRef) {
+        let key = Key::of(attempt);
+        if let Some(Entry { standing: Standing::Reporting, .. }) = self.held.get(&key) {
+            self.drop_unreported(&key);
+        }
+    }
+
     /// From now on nothing is taken. Returns what had not started; their reports are to be written.
     pub(crate) fn drain(&mut self) -> Vec<Arc<Dispatch>> {
         self.draining = true;

@@ -17,7 +17,7 @@ pub(crate) enum Record {
     Round(u64),
     /// An attempt is over.
     Ended {
-        /// What is to be reported.
+        /// What is to be reported, in place of what was to be reported of the attempt before.
         report: Box<Report>,
         /// Of a success that answers later attempts: the name of its work.
         memory: Option<String>,
@@ -49,8 +49,6 @@ pub(crate) struct Outcome {
 struct Pending {
     segment: u64,
     report: Arc<Report>,
-    /// The leader has refused it as such; it is tried again, but nothing waits for it.
-    refused: bool,
 }
 
 /// What may be kept in the memory of outcomes.
@@ -112,8 +110,12 @@ impl Ledger {
                     self.remember(key, &report, segment, now);
                 }
                 self.next += 1;
-                self.by_attempt.insert(report.attempt.clone(), self.next);
-                self.pending.insert(self.next, Pending { segment, report: report.into(), refused: false });
+                if let Some(before) = self.by_attempt.insert(report.attempt.clone(), self.next) {
+                    self.pending.remove(&before);
+                    // The leader would not hear of it; it is no success to answer others with.
+                    self.outcomes.retain(|_, outcome| outcome.attempt != report.attempt);
+                }
+                self.pending.insert(self.next, Pending { segment, report: report.into() });
             }
         }
     }
@@ -193,22 +195,17 @@ impl Ledger {
         self.forgotten_early
     }
 
-    /// The number of the latest entry.
-    pub(crate) fn latest(&self) -> u64 {
-        self.next
-    }
-
-    /// The first reports after a number, in order, at most so many and so many bytes; one at least.
-    pub(crate) fn batch(&self, after: u64, most: usize, bytes: usize) -> Vec<(u64, Arc<Report>)> {
+    /// The first reports that wait, in order, at most so many and so many bytes; one at least where there is one.
+    pub(crate) fn batch(&self, most: usize, bytes: usize) -> Vec<Arc<Report>> {
         let mut left = bytes;
         let mut batch = Vec::new();
-        for (number, pending) in self.pending.range(after + 1..).take(most) {
+        for pending in self.pending.values().take(most) {
             let size = size_on_wire(&pending.report);
             if size > left && !batch.is_empty() {
                 break;
             }
             left = left.saturating_sub(size);
-            batch.push((*number, Arc::clone(&pending.report)));
+            batch.push(Arc::clone(&pending.report));
         }
         batch
     }
@@ -216,18 +213,6 @@ impl Ledger {
     /// Whether a report waits for its acknowledgement.
     pub(crate) fn waits(&self, attempt: &AttemptRef) -> bool {
         self.by_attempt.contains_key(attempt)
-    }
-
-    /// The leader has refused a report as such.
-    pub(crate) fn refuse(&mut self, number: u64) {
-        if let Some(pending) = self.pending.get_mut(&number) {
-            pending.refused = true;
-        }
-    }
-
-    /// Whether a report up to a number waits and has not been refused.
-    pub(crate) fn waits_up_to(&self, number: u64) -> bool {
-        self.pending.range(..=number).any(|(_, pending)| !pending.refused)
     }
 
     /// Every report that waits.

@@ -35,10 +35,10 @@ fn reports_wait_in_order_until_acknowledged() {
     for fence in 1..=3 {
         ledger.apply(ended("a", fence, 10), 1, at(10));
     }
-    let batch = ledger.batch(0, 2, usize::MAX);
-    assert_eq!(batch.iter().map(|(_, r)| r.attempt.fence).collect::<Vec<_>>(), [1, 2]);
+    let batch = ledger.batch(2, usize::MAX);
+    assert_eq!(batch.iter().map(|r| r.attempt.fence).collect::<Vec<_>>(), [1, 2]);
     ledger.apply(Record::Acknowledged(vec![report("a", 1, 10).attempt.clone()]), 1, at(11));
-    assert_eq!(ledger.batch(0, 9, usize::MAX)[0].1.attempt.fence, 2);
+    assert_eq!(ledger.batch(9, usize::MAX)[0].attempt.fence, 2);
     assert_eq!(ledger.waiting(), 2);
 }
 
@@ -46,7 +46,7 @@ fn reports_wait_in_order_until_acknowledged() {
 fn a_batch_is_bounded_by_bytes_but_never_empty() {
     let mut ledger = Ledger::new(LIMITS);
     (1..=3).for_each(|fence| ledger.apply(ended("a", fence, 10), 1, at(10)));
-    assert_eq!(ledger.batch(0, 9, 1).len(), 1);
+    assert_eq!(ledger.batch(9, 1).len(), 1);
 }
 
 #[test]
@@ -59,15 +59,19 @@ fn the_size_of_a_report_is_not_underestimated() {
 }
 
 #[test]
-fn nothing_waits_for_a_report_that_was_refused() {
+fn b73_what_is_told_in_place_of_a_refused_report_is_told_alone() {
     let mut ledger = Ledger::new(LIMITS);
-    (1..=2).for_each(|fence| ledger.apply(ended("a", fence, 10), 1, at(10)));
-    let batch = ledger.batch(0, 9, usize::MAX);
-    let (first, second) = (batch[0].0, batch[1].0);
-    assert!(ledger.waits_up_to(first));
-    ledger.refuse(first);
-    assert!(!ledger.waits_up_to(first) && ledger.waits_up_to(second));
-    assert_eq!(ledger.batch(0, 9, usize::MAX).len(), 2, "it is still tried");
+    ledger.apply(ended("a", 1, 10), 1, at(10));
+    ledger.apply(ended("b", 2, 10), 1, at(10));
+    let reduced = Report { outcome: ReportOutcome::Failed, result: None, ..*report("a", 1, 10) };
+    ledger.apply(Record::Ended { report: Box::new(reduced.clone()), memory: None }, 2, at(11));
+    let waiting: Vec<_> = ledger.batch(9, usize::MAX).iter().map(|report| Report::clone(report)).collect();
+    assert_eq!(waiting, [*report("b", 2, 10), reduced.clone()]);
+    assert!(ledger.remembered("key-a", Duration::from_secs(11)).is_none(), "it answers nobody");
+    assert!(ledger.remembered("key-b", Duration::from_secs(11)).is_some());
+    assert_eq!(ledger.oldest_segment(), Some(1), "the other one still stands there");
+    ledger.acknowledge(&reduced.attempt);
+    assert!(!ledger.waits(&reduced.attempt) && ledger.waiting() == 1);
 }
 
 #[test]

@@ -237,6 +237,9 @@ impl Options {
         if self.secret.is_some() == self.secret_file.is_some() {
             return Err(OptionsError::new("secret", "exactly one of `secret` and `secret-file` is needed"));
         }
+        if let Some(text) = &self.secret {
+            sound("secret", &text.0)?;
+        }
         self.check_bounds()
     }
 
@@ -280,21 +283,29 @@ impl Options {
 
     /// The shared secret, from the option or its file.
     pub(crate) fn read_secret(&self) -> Result<Secret, OptionsError> {
-        let (field, text) = match (&self.secret, &self.secret_file) {
-            (Some(text), _) => ("secret", text.0.clone()),
+        match (&self.secret, &self.secret_file) {
+            (Some(text), _) => sound("secret", &text.0),
             (None, Some(path)) => {
                 let text = std::fs::read_to_string(path).map_err(|cause| {
                     OptionsError::new("secret-file", format!("reading {}: {cause}", path.display()))
                 })?;
-                ("secret-file", text.trim().to_owned())
+                sound("secret-file", text.trim())
             }
-            (None, None) => ("secret", String::new()),
-        };
-        Secret::new(text).ok_or_else(|| OptionsError::new(field, "the secret is empty"))
+            (None, None) => sound("secret", ""),
+        }
     }
 
     pub(crate) fn stop_grace(&self) -> Duration {
         Duration::from_millis(self.stop_grace_ms)
+    }
+}
+
+/// A secret that is not empty, short or published: whoever knows it lets this executor run what he likes.
+fn sound(field: &str, text: &str) -> Result<Secret, OptionsError> {
+    let secret = Secret::new(text).ok_or_else(|| OptionsError::new(field, "the secret is empty"))?;
+    match secret.weakness() {
+        Some(weakness) => Err(OptionsError::new(field, weakness)),
+        None => Ok(secret),
     }
 }
 
@@ -359,7 +370,7 @@ mod tests {
             id: "e1".to_owned(),
             dir: PathBuf::from("d"),
             replicas: vec!["127.0.0.1:1".to_owned()],
-            secret: Some("s".to_owned().into()),
+            secret: Some("exs_0123456789abcdef0123456789abcdef".to_owned().into()),
             ..Options::default()
         }
     }
@@ -392,6 +403,26 @@ mod tests {
             spoil(&mut options);
             assert_eq!(options.check().unwrap_err().field, field);
         }
+    }
+
+    #[test]
+    fn b118_a_weak_or_published_secret_is_refused_in_either_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        let published = "sk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+        for bad in ["", "  ", "s", "exs_0123456789 abcdef0123456789abcdef", published] {
+            let mut options = Options { secret: Some(bad.to_owned().into()), ..good() };
+            for refused in [options.check().unwrap_err(), options.read_secret().unwrap_err()] {
+                assert_eq!(refused.field, "secret");
+                assert!(bad.len() < 4 || !refused.problem.contains(bad), "{}", refused.problem);
+            }
+            std::fs::write(&path, format!("{bad}\n")).unwrap();
+            (options.secret, options.secret_file) = (None, Some(path.clone()));
+            assert_eq!(options.read_secret().unwrap_err().field, "secret-file", "{bad:?}");
+        }
+        std::fs::write(&path, "exs_0123456789abcdef0123456789abcdef\n").unwrap();
+        let options = Options { secret: None, secret_file: Some(path), ..good() };
+        assert!(options.read_secret().is_ok());
     }
 
     #[test]

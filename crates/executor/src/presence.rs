@@ -68,13 +68,12 @@ pub(crate) async fn run(core: Arc<Core>, profile: Profile) {
 }
 
 /// Reports of earlier lives carry their old incarnation; they count only while the leader has not yet ended
-/// what that life held, which the registration makes it do. One that the leader refuses as such is not
-/// waited for.
+/// what that life held, which the registration makes it do. Nothing else is there yet: who is not registered gets
+/// no work.
 async fn deliver_old_reports(core: &Core) {
     let mut changed = core.changed.subscribe();
-    let newest = lock(core.journal.ledger()).latest();
     core.outbox.notify_one();
-    while lock(core.journal.ledger()).waits_up_to(newest) {
+    while lock(core.journal.ledger()).waiting() > 0 {
         if changed.changed().await.is_err() {
             return;
         }

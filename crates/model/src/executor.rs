@@ -12,7 +12,8 @@ use crate::id::{ExecutorId, Incarnation, Millis};
 pub struct Registration {
     /// Its id; one process at a time lives under it.
     pub id: ExecutorId,
-    /// Its life; a greater one ends the attempts of the one before.
+    /// Its life; a greater one ends the attempts of the one before. A smaller one is taken only in place of one that is
+    /// gone.
     pub incarnation: Incarnation,
     /// Where it takes pushes: `host:port`.
     pub address: String,
@@ -62,7 +63,11 @@ impl Executor {
     /// Whether an attempt that was granted to `incarnation` of this executor can still be running there,
     /// as far as the tables know.
     pub fn may_hold(&self, incarnation: Incarnation) -> bool {
-        self.registration.incarnation == incarnation
-            && matches!(self.state, ExecutorState::Online | ExecutorState::Draining)
+        self.registration.incarnation == incarnation && self.is_there()
+    }
+
+    /// Whether it has neither gone nor left, as far as the tables know.
+    pub fn is_there(&self) -> bool {
+        matches!(self.state, ExecutorState::Online | ExecutorState::Draining)
     }
 }

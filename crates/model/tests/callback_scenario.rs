@@ -243,6 +243,27 @@ fn redelivery_begins_anew_and_spends_its_nonce() {
 }
 
 #[test]
+fn b113_what_every_send_failed_of_waits_to_be_sent_again_and_then_has_all_its_sends_ahead() {
+    let (mut world, task) = ended();
+    (1..=MAX_SENDS).for_each(|number| fail(&mut world, task, number, TIMEOUT));
+    assert_eq!(callback_of(&world, task).stage, Stage::Failed);
+    // The receiver is away for days: nothing is forgotten, and nothing is sent.
+    world.now += 3 * 86_400_000;
+    let lane = callback::lane(URL, &caller());
+    assert_eq!(query::callbacks_due(&world.tables, &lane, world.now, 9).expect("maps"), []);
+    assert_eq!(world.run(redeliver(task)), Reply::Done);
+    let row = callback_of(&world, task);
+    assert_eq!((row.stage, row.series, row.sent), (Stage::Pending, 2, 0));
+    (1..MAX_SENDS).for_each(|number| fail(&mut world, task, number, TIMEOUT));
+    let last = callback_of(&world, task);
+    world.now = last.next_at.expect("it is in the outbox");
+    assert_eq!(world.run(start(task, 2, MAX_SENDS)), Reply::Done);
+    assert_eq!(world.run(finish(task, 2, MAX_SENDS, DELIVERED)), Reply::Done);
+    let row = callback_of(&world, task);
+    assert_eq!((row.stage, row.sends.len()), (Stage::Delivered, usize::from(MAX_SENDS) * 2));
+}
+
+#[test]
 fn the_history_is_bounded() {
     let (mut world, task) = ended();
     for _ in 0..SENDS_KEPT {

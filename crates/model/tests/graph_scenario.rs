@@ -2,12 +2,15 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::graphs::*;
 use common::jobs::{FIRST, definition, key};
 use common::*;
-use orloj_model::command::{Command, DueTime, GraphCommand, Idempotency, Sibling, Submit, SubmitGraph};
+use orloj_model::access::{Actor, CallerSettings, KeyLimits};
+use orloj_model::command::{
+    AccessCommand, Command, DueTime, GraphCommand, Idempotency, JobCommand, Sibling, Submit, SubmitGraph,
+};
 use orloj_model::graph::{JobFlow, OnShardFailure, RESOLVE_PER_COMMAND, Role, STEPS_PER_COMMAND, WorkKind};
 use orloj_model::id::{ExecutorId, TaskId};
 use orloj_model::key::WorkKey;
@@ -55,12 +58,38 @@ fn a_child_starts_when_its_last_parent_has_ended_well() {
     assert_eq!(world.work(), []);
 }
 
+/// Task 1 outruns its timeout until no try is left.
+fn times_out(world: &mut World) {
+    for attempt in 1..=3 {
+        let fence = world.grant(task_id(1), attempt, "a");
+        world.run(Command::TimeOut { shard: shard(task_id(1)), fence, chance: 0 });
+        world.now += 60_000;
+    }
+}
+
+/// Task 1 is lost with its executor until it is not tried again.
+fn is_lost(world: &mut World) {
+    for attempt in 1..=4 {
+        let life = u64::from(attempt);
+        world.run(Command::RegisterExecutor(registration("a", life)));
+        let fence = match world.run(grant(task_id(1), attempt, "a", life)) {
+            Reply::Granted { fence } => fence,
+            other => panic!("not granted: {other:?}"),
+        };
+        world.run(Command::ExecutorGone { executor: ExecutorId::new("a").unwrap(), incarnation: life });
+        world.run(Command::Lose { shard: shard(task_id(1)), fence, chance: 0 });
+        world.now += 60_000;
+    }
+}
+
 #[test]
 fn b105_each_condition_is_met_by_the_ends_that_it_names() {
     type Act = fn(&mut World);
-    let ends: [(&str, Act); 4] = [
+    let ends: [(&str, Act); 6] = [
         ("SUCCESS", |world| world.run_to(task_id(1), &Outcome::Succeeded)),
         ("FAILED", |world| world.run_to(task_id(1), &HOPELESS)),
+        ("FAILED", times_out),
+        ("FAILED", is_lost),
         ("CANCELLED", |world| {
             world.run(Command::Cancel { task: task_id(1), caller: None, claim: None });
         }),
@@ -477,6 +506,53 @@ fn b106_overlap_looks_at_the_whole_run_and_a_queued_one_makes_no_step() {
     world.go_on(&mut 300);
     assert_eq!(world.status(task_id(2)), Status::Running);
     assert_eq!(steps(&world, task_id(2)).len(), 4);
+}
+
+/// B105: upstream of a step stands its job, too.
+#[test]
+fn b105_a_run_that_has_begun_ends_when_its_job_is_paused_or_deleted_or_its_caller_disabled() {
+    let pause = |_: &World| {
+        common::jobs::command(JobCommand::Pause { job: key("j"), note: String::new(), claim: None })
+    };
+    let disable = |_: &World| {
+        let limits = KeyLimits {
+            requests_per_1000s: 1,
+            requests_burst: 1,
+            submits_per_1000s: 1,
+            submits_burst: 1,
+            waiters: 1,
+        };
+        let settings = CallerSettings {
+            enabled: false,
+            description: String::new(),
+            scopes: BTreeSet::new(),
+            handlers: Vec::new(),
+            callback_hosts: Vec::new(),
+            limits,
+        };
+        let by = Actor { access_key: "adk_A".into(), request_id: "r".into(), claim: None };
+        let put = AccessCommand::PutCaller { caller: caller(), expected: None, settings, by };
+        Command::Access(Box::new(put))
+    };
+    let befalls: [(&str, &dyn Fn(&World) -> Command); 3] =
+        [("paused", &pause), ("deleted", &|_| command_of_delete("j")), ("disabled", &disable)];
+    for (what, befall) in befalls {
+        let mut world = with_flow(OverlapPolicy::Skip, flow());
+        let run = task_id(1);
+        world.fires("j", run);
+        world.go_on(&mut 100);
+        let steps = steps(&world, run);
+        world.run_to(steps["load"], &Outcome::Succeeded);
+        let command = befall(&world);
+        let reply = world.run(command);
+        assert!(!matches!(reply, Reply::Refused(_)), "{what}: {reply:?}");
+        world.go_on(&mut 200);
+        world.run_to(steps["check"], &Outcome::Succeeded);
+        world.go_on(&mut 300);
+        world.run_to(steps["done"], &Outcome::Succeeded);
+        assert_eq!(world.status(run), Status::Success, "{what}");
+        assert_eq!(world.work(), [], "{what}: nothing waits");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use orloj_model::command::{Claim, Command, DueTime, Idempotency, Submit};
-use orloj_model::task::{Outcome, Phase, Reason, Status, TaskSpec};
+use orloj_model::task::{Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Status, TaskSpec};
 use orloj_model::{Event, Refusal, Reply};
 
 fn refused(refusal: Refusal) -> Reply {
@@ -96,6 +96,81 @@ fn b68_failures_retry_after_the_backoff_until_no_try_is_left() {
     let fence = world.grant(task_id(1), 3, "b");
     let reply = world.run(report(task_id(1), 3, fence, "b", FAILED));
     assert!(matches!(reply, Reply::Task { status: Status::Failed, .. }), "{reply:?}");
+}
+
+#[test]
+fn b68_each_way_to_fail_is_a_try_and_with_five_retries_there_are_six_and_one_callback() {
+    type Fails = fn(&mut World, u32, u64);
+    let fails: Fails = |world, attempt, fence| {
+        world.run(report(task_id(1), attempt, fence, "a", FAILED));
+    };
+    let stops_late: Fails = |world, attempt, fence| {
+        world.run(report(task_id(1), attempt, fence, "a", Outcome::TimedOut));
+    };
+    let is_declared: Fails = |world, _, fence| {
+        world.run(Command::TimeOut { shard: shard(task_id(1)), fence, chance: 0 });
+    };
+    for (name, ways) in [
+        ("failed", vec![fails]),
+        ("timed out", vec![stops_late]),
+        ("declared", vec![is_declared]),
+        ("mixed", vec![is_declared, fails, stops_late]),
+    ] {
+        let mut world = World::ready();
+        let retry = RetryPolicy { max_retries: 5, ..RetryPolicy::default() };
+        let callback_url = Some("https://hooks.example.com/cb".to_owned());
+        let spec = TaskSpec { retry, callback_url, business_key: None, ..spec() };
+        world.run(submit(task_id(1), spec, DueTime::After(0)));
+        let (mut attempt, mut callbacks) = (0, 0);
+        for number in 0..6 {
+            assert_eq!(world.task(task_id(1)).state.status, Status::Pending, "{name}: try {number}");
+            // What is refused in between is no try.
+            attempt += 1;
+            let fence = world.grant(task_id(1), attempt, "b");
+            world.run(Command::Requeue { shard: shard(task_id(1)), fence, message: "queue_full".into() });
+            attempt += 1;
+            let fence = world.grant(task_id(1), attempt, "a");
+            ways[number % ways.len()](&mut world, attempt, fence);
+            let due = |event: &&Event| matches!(event, Event::CallbackDue { .. });
+            callbacks += world.events.iter().filter(due).count();
+            world.now += 60_000;
+        }
+        let view = world.task(task_id(1));
+        assert_eq!((view.state.status, view.shards[0].failures), (Status::Failed, 6), "{name}");
+        assert_eq!(world.run(grant(task_id(1), attempt + 1, "a", 1)), refused(Refusal::NotWaiting), "{name}");
+        assert_eq!(callbacks, 1, "{name}");
+    }
+}
+
+#[test]
+fn b73_a_result_that_is_too_long_to_be_kept_fails_the_attempt_and_says_so() {
+    let with_result = |fence, length: usize| {
+        let Command::Report(mut report) = report(task_id(1), 1, fence, "a", Outcome::Succeeded) else {
+            panic!("not a report")
+        };
+        report.result = Some(vec![b'7'; length]);
+        Command::Report(report)
+    };
+    let mut world = with_task(DueTime::After(0));
+    let fence = world.grant(task_id(1), 1, "a");
+    world.run(with_result(fence, RESULT_LIMIT));
+    let view = world.task(task_id(1));
+    assert_eq!(
+        (view.state.status, &view.shards[0].result),
+        (Status::Success, &Some(vec![b'7'; RESULT_LIMIT]))
+    );
+
+    let mut world = with_task(DueTime::After(0));
+    let fence = world.grant(task_id(1), 1, "a");
+    let reply = world.run(with_result(fence, RESULT_LIMIT + 1));
+    assert!(matches!(reply, Reply::Task { status: Status::Failed, .. }), "no retry helps: {reply:?}");
+    let view = world.task(task_id(1));
+    assert_eq!(view.shards[0].result, None);
+    let last = view.shards[0].attempts.last().unwrap();
+    assert_eq!(last.outcome, Some(Outcome::Failed { retryable: false, retry_after_ms: None }));
+    let message = last.message.as_deref().unwrap();
+    assert_eq!(message, "the handler succeeded, but its result has 65537 bytes; at most 65536 are kept");
+    assert_eq!(world.run(with_result(fence, RESULT_LIMIT + 1)), Reply::Repeated, "it is not told again");
 }
 
 #[test]
@@ -424,6 +499,45 @@ fn an_older_process_under_an_executors_id_is_refused() {
     let digest = world.digest();
     assert_eq!(world.run(Command::RegisterExecutor(registration("a", 7))), Reply::Done);
     assert_eq!(world.digest(), digest, "registering again changes nothing");
+}
+
+#[test]
+fn b60_an_executor_that_registered_from_the_future_keeps_its_successor_out_only_while_it_is_there() {
+    let over =
+        |world: &mut World, fence| world.run(Command::Lose { shard: shard(task_id(1)), fence, chance: 0 });
+    type Goes = fn(&mut World, u64) -> Reply;
+    let goes: [Goes; 2] = [
+        |world, life| world.run(Command::ExecutorGone { executor: executor("a"), incarnation: life }),
+        |world, life| world.run(Command::ExecutorLeft { executor: executor("a"), incarnation: life }),
+    ];
+    for go in goes {
+        // A clock that is a year ahead, then right again, in a folder that was lost.
+        let mut world = with_task(DueTime::After(0));
+        let now = u64::try_from(world.now).unwrap();
+        let future = now + 365 * 86_400_000;
+        world.run(Command::RegisterExecutor(registration("a", future)));
+        let Reply::Granted { fence } = world.run(grant(task_id(1), 1, "a", future)) else {
+            panic!("not granted")
+        };
+        let again = Command::RegisterExecutor(registration("a", now));
+        let kept_out = refused(Refusal::IncarnationSuperseded { current: future });
+        assert_eq!(world.run(again.clone()), kept_out, "a live one wins");
+        world.run(Command::Drain { executor: executor("a"), on: true });
+        assert_eq!(world.run(again.clone()), kept_out, "also one that drains");
+        assert_eq!(over(&mut world, fence), refused(Refusal::ExecutorAlive));
+        go(&mut world, future);
+        assert_eq!(world.run(again), Reply::Done);
+        assert!(matches!(over(&mut world, fence), Reply::Task { status: Status::Pending, .. }));
+        world.now += 60_000;
+        let granted = world.run(grant(task_id(1), 2, "a", now));
+        assert!(matches!(granted, Reply::Granted { .. }), "{granted:?}");
+        // Whoever was believed gone and is not comes back as the later one.
+        assert_eq!(world.run(Command::RegisterExecutor(registration("a", future))), Reply::Done);
+        assert_eq!(
+            world.run(Command::RegisterExecutor(registration("a", now))),
+            refused(Refusal::IncarnationSuperseded { current: future })
+        );
+    }
 }
 
 #[test]

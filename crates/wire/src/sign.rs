@@ -49,6 +49,16 @@ impl Label {
     }
 }
 
+/// The shortest secret that anybody should use, in bytes. A generated one has 46 or 47.
+const SECRET_MIN: usize = 32;
+/// The secrets in the documentation: of vectors and of examples. Everybody knows them.
+pub(crate) const PUBLISHED: [&str; 4] = [
+    "sk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+    "sk_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG",
+    "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+    "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD",
+];
+
 /// A secret key: the UTF-8 bytes of the whole displayed string, prefix included. Never printed.
 #[derive(Clone)]
 pub struct Secret(String);
@@ -63,6 +73,19 @@ impl Secret {
     /// The displayed string, for the one place that shows or stores it.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Why nobody should use it: it is published, short, or holds what does not survive copying. `None` for a good
+    /// one. Never shows it.
+    pub fn weakness(&self) -> Option<&'static str> {
+        if PUBLISHED.contains(&self.0.as_str()) {
+            return Some("the secret is a published example");
+        }
+        if self.0.len() < SECRET_MIN {
+            return Some("the secret has fewer than 32 characters");
+        }
+        let odd = !self.0.bytes().all(|byte| byte.is_ascii_graphic());
+        odd.then_some("the secret has a blank or a character outside ASCII")
     }
 }
 

@@ -85,6 +85,41 @@ async fn a_superseded_executor_stops_everything_with_an_error() {
 }
 
 #[tokio::test]
+async fn b59_b131_a_leader_whose_clock_is_apart_cuts_nobody_off_and_ends_nothing() {
+    let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
+    // Already at the registration.
+    leader.ahead(3_600);
+    let mut options = Executor::options(&leader, dir.path());
+    options.heartbeat_ms = Some(100);
+    let executor = Executor::start_with(options, Handlers::new()).await;
+    leader.registered().await;
+    assert_eq!(leader.out_of_time(), 1, "the leader's answer says what to sign by");
+    let long = sleep(600_000);
+    executor.run(std::slice::from_ref(&long)).await;
+    // Within the window of 300 s around what it signs by, then far away on either side, and back.
+    for (ahead_s, apart) in [(3_605, false), (3_600 - 290, false), (-3_600, true), (3_600, true), (0, true)] {
+        let before = leader.out_of_time();
+        leader.ahead(ahead_s);
+        let work = sleep(1);
+        executor.run(std::slice::from_ref(&work)).await;
+        assert_eq!(leader.report(work.attempt.fence).await.outcome, ReportOutcome::Succeeded, "{ahead_s}");
+        let beats = |events: Vec<Event>| events.iter().filter(|e| matches!(e, Event::Heartbeat(_))).count();
+        let heard = beats(leader.events());
+        within("another heartbeat", async {
+            while beats(leader.events()) == heard {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(leader.out_of_time() > before, apart, "{ahead_s}");
+    }
+    let held = executor.announce(1, &leader).await.holding;
+    assert_eq!(held.iter().map(|held| &held.attempt).collect::<Vec<_>>(), [&long.attempt], "it still runs");
+    let registrations = leader.events().into_iter().filter(|event| matches!(event, Event::Register(_)));
+    assert_eq!(registrations.count(), 1);
+}
+
+#[tokio::test]
 async fn stale_attempts_of_a_registration_are_stopped() {
     let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
     let mut options = Executor::options(&leader, dir.path());

@@ -94,6 +94,73 @@ async fn a_duplicate_of_an_undelivered_outcome_is_not_run_and_is_reported() {
     assert_eq!(gate.runs.load(Ordering::SeqCst), 1);
 }
 
+/// Waits until the executor holds nothing any more.
+async fn holds_nothing(executor: &Executor, leader: &FakeLeader) {
+    within("the end of what it holds", async {
+        while !executor.announce(1, leader).await.holding.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn b73_of_a_report_that_is_refused_the_end_is_told_and_it_is_not_sent_again() {
+    for status in [400, 413, 422] {
+        let (leader, executor, gate, _dir) = with_gate().await;
+        leader.registered().await;
+        leader.refuse(status, |report| report.result.is_some());
+        gate.permits.add_permits(9);
+        let (bad, good) = (dispatch("gate", json!(null)), dispatch("fail", json!({ "message": "no" })));
+        executor.run(&[bad.clone(), good.clone()]).await;
+        let told = leader.report(bad.attempt.fence).await;
+        assert_eq!((told.outcome, told.retryable, &told.result), (ReportOutcome::Failed, false, &None));
+        let message = told.message.unwrap();
+        let expected =
+            "report_refused: the handler succeeded, but its report (result of 1 bytes, message of 0, ";
+        assert!(message.starts_with(expected), "{message}");
+        assert!(
+            message.ends_with(&format!("was refused with status {status}: it has a result")),
+            "{message}"
+        );
+        assert_eq!(leader.report(good.attempt.fence).await.outcome, ReportOutcome::Failed);
+        holds_nothing(&executor, &leader).await;
+        assert!(
+            leader.refused().iter().filter(|fence| **fence == bad.attempt.fence).count() <= 2,
+            "alone, or with others"
+        );
+    }
+}
+
+#[tokio::test]
+async fn b73_traffic_stops_when_even_the_end_alone_is_refused() {
+    let (leader, executor, gate, dir) = with_gate().await;
+    leader.registered().await;
+    leader.refuse(422, |_| true);
+    gate.permits.add_permits(9);
+    let bad = dispatch("gate", json!(null));
+    executor.run(std::slice::from_ref(&bad)).await;
+    holds_nothing(&executor, &leader).await;
+    assert_eq!(leader.refused(), [bad.attempt.fence; 2], "as it was, and the end alone");
+    let ack = executor.run(std::slice::from_ref(&bad)).await;
+    assert_eq!(
+        (&ack.verdicts[..], ack.refusal.as_deref()),
+        (&[RunVerdict::Refused][..], Some("stale_fence"))
+    );
+    // Nothing is left of it, in this life or the next.
+    leader.refuse(422, |_| false);
+    let after = dispatch("gate", json!(null));
+    executor.run(std::slice::from_ref(&after)).await;
+    leader.report(after.attempt.fence).await;
+    executor.crash().await;
+    let again = Executor::start(&leader, dir.path()).await;
+    let echo = dispatch("echo", json!(null));
+    again.run(std::slice::from_ref(&echo)).await;
+    leader.report(echo.attempt.fence).await;
+    assert!(leader.reports().iter().all(|report| report.attempt.fence != bad.attempt.fence));
+    assert_eq!(leader.refused().len(), 2);
+}
+
 #[tokio::test]
 async fn places_are_bounded_and_a_freed_slot_is_told_at_once() {
     let (leader, executor, gate, _dir) = with_gate().await;
@@ -248,12 +315,7 @@ async fn an_attempt_whose_save_is_not_taken_is_stopped_without_a_report() {
     leader.no_lease();
     let (work, after) = (dispatch("saver", json!(null)), sleep(1));
     executor.run(std::slice::from_ref(&work)).await;
-    within("the end", async {
-        while !executor.announce(1, &leader).await.holding.is_empty() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    holds_nothing(&executor, &leader).await;
     executor.run(std::slice::from_ref(&after)).await;
     leader.report(after.attempt.fence).await;
     assert_eq!(leader.reports().len(), 1);

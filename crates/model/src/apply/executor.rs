@@ -15,7 +15,8 @@ pub(crate) fn register<T: Write>(
     let now = cx.now();
     let known = cx.tables.get::<ExecutorTable>(&registration.id)?;
     let row = match known {
-        Some(row) if row.registration.incarnation > registration.incarnation => {
+        // One that is gone keeps nobody out: its clock may have been ahead, by a year even, when it chose its life.
+        Some(row) if row.registration.incarnation > registration.incarnation && row.is_there() => {
             let current = row.registration.incarnation;
             return Ok(Reply::Refused(Refusal::IncarnationSuperseded { current }));
         }
@@ -90,7 +91,7 @@ fn change_state<T: Write>(
     if row.state == to {
         return Ok(Reply::Done);
     }
-    if !matches!(row.state, ExecutorState::Online | ExecutorState::Draining) {
+    if !row.is_there() {
         return Ok(Reply::Refused(Refusal::ExecutorNotOnline));
     }
     row.state = to;

@@ -53,11 +53,16 @@ pub(crate) fn report<T: Write>(cx: &mut Context<'_, T>, report: &Report) -> Resu
     }) else {
         return Ok(Reply::Refused(Refusal::StaleFence));
     };
+    let too_long = unkept(report);
+    let outcome = match too_long {
+        Some(_) => Outcome::Failed { retryable: false, retry_after_ms: None },
+        None => report.outcome.clone(),
+    };
     match &attempt.outcome {
         None => {
             let end = End {
-                outcome: report.outcome.clone(),
-                message: report.message.as_deref(),
+                outcome,
+                message: too_long.as_deref().or(report.message.as_deref()),
                 result: report.result.as_deref(),
                 log_tail: report.log_tail.as_deref(),
                 started_at: report.started_at,
@@ -66,18 +71,27 @@ pub(crate) fn report<T: Write>(cx: &mut Context<'_, T>, report: &Report) -> Resu
             };
             finish(cx, key, state, shard, &end)
         }
-        Some(outcome) if *outcome == report.outcome => Ok(Reply::Repeated),
+        Some(known) if *known == outcome => Ok(Reply::Repeated),
         Some(_) if is_on(Mutant::FenceIgnored) || is_on(Mutant::TerminalOverwritten) => {
             decide_late(cx, key, state, shard, report)
         }
         Some(_) => {
             if attempt.late_outcome.is_none() {
-                attempt.late_outcome = Some(report.outcome.clone());
+                attempt.late_outcome = Some(outcome);
                 cx.put_shard(key, &shard)?;
             }
             Ok(Reply::Refused(Refusal::StaleFence))
         }
     }
+}
+
+/// Why a success is none: what it returned is too long to be kept. A task that succeeded without its result would be
+/// a lie to whoever waits for that.
+fn unkept(report: &Report) -> Option<String> {
+    let length = report.result.as_ref().filter(|_| report.outcome == Outcome::Succeeded)?.len();
+    (length > RESULT_LIMIT).then(|| {
+        format!("the handler succeeded, but its result has {length} bytes; at most {RESULT_LIMIT} are kept")
+    })
 }
 
 /// What a mutant does with a late report: it decides as if its lease were in force.
@@ -211,7 +225,7 @@ fn close(shard: &mut Shard, end: &End<'_>, now: Millis) {
         attempt.ended_at = Some(end.ended_at.unwrap_or(now));
     }
     if end.outcome == Outcome::Succeeded {
-        shard.result = end.result.filter(|result| result.len() <= RESULT_LIMIT).map(<[u8]>::to_vec);
+        shard.result = end.result.map(<[u8]>::to_vec);
     }
     if let Some(tail) = end.log_tail {
         shard.log_tail = Some(tail[tail.len().saturating_sub(LOG_TAIL_LIMIT)..].to_vec());

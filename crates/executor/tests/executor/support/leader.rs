@@ -8,11 +8,14 @@ use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use orloj_wire::clock::{Clock as _, SystemClock};
+use orloj_wire::problem::{Code, Problem};
 use orloj_wire::protocol::{
     AttemptRef, Heartbeat, HeartbeatAck, Leave, NotLeader, Register, Registered, Report, ReportVerdict,
     Reports, ReportsAck, Save, Saves, SavesAck,
 };
 use orloj_wire::sign::{self, Label, Parts, Secret};
+use orloj_wire::time::Time;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -25,14 +28,22 @@ pub enum Event {
     Register(Register),
     Heartbeat(Heartbeat),
     Report(Report),
+    /// Of a batch that was refused.
+    Refused(Report),
+    /// A call whose timestamp is too far from this leader's clock.
+    OutOfTime,
     Save(Save),
     Leave(Leave),
 }
 
 #[derive(Default)]
 struct Script {
+    /// How far its clock is ahead of this machine's, in seconds.
+    ahead_s: i64,
     /// Reports are answered with 503.
     deaf: bool,
+    /// Batches with a report like that are answered with this status.
+    refuse: Option<(u16, fn(&Report) -> bool)>,
     /// Everything is answered with 421 and this hint.
     not_leader: Option<Option<String>>,
     /// Saves are not taken.
@@ -67,6 +78,21 @@ impl FakeLeader {
 
     pub fn deaf(&self, deaf: bool) {
         self.inner.script.lock().unwrap().deaf = deaf;
+    }
+
+    /// Sets its clock so far ahead of this machine's.
+    pub fn ahead(&self, seconds: i64) {
+        self.inner.script.lock().unwrap().ahead_s = seconds;
+    }
+
+    /// How many calls came out of time.
+    pub fn out_of_time(&self) -> usize {
+        self.events().iter().filter(|event| **event == Event::OutOfTime).count()
+    }
+
+    /// Answers a batch that holds such a report with this status.
+    pub fn refuse(&self, status: u16, such: fn(&Report) -> bool) {
+        self.inner.script.lock().unwrap().refuse = Some((status, such));
     }
 
     pub fn not_leader(&self, hint: Option<String>) {
@@ -124,6 +150,15 @@ impl FakeLeader {
         .await
     }
 
+    /// The fences of the reports that were refused, each as often as it was sent.
+    pub fn refused(&self) -> Vec<u64> {
+        let fence = |event| match event {
+            Event::Refused(report) => Some(report.attempt.fence),
+            _ => None,
+        };
+        self.events().into_iter().filter_map(fence).collect()
+    }
+
     pub fn reports(&self) -> Vec<Report> {
         let report = |event| match event {
             Event::Report(report) => Some(report),
@@ -153,6 +188,14 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
         return StatusCode::UNAUTHORIZED.into_response();
     }
     let mut script = inner.script.lock().unwrap();
+    let now_ms = SystemClock::new().wall_ms() + script.ahead_s * 1_000;
+    let stamped_s: i64 = header(sign::TIMESTAMP_HEADER).parse().unwrap();
+    if (stamped_s - now_ms.div_euclid(1_000)).abs() > sign::TIME_WINDOW_S {
+        inner.events.send_modify(|all| all.push(Event::OutOfTime));
+        let problem = Problem::new(Code::TimestampOutOfWindow, "the clocks are apart");
+        let problem = Problem { server_time: Some(Time(now_ms)), ..problem };
+        return (StatusCode::UNAUTHORIZED, json(&problem)).into_response();
+    }
     if let Some(leader) = script.not_leader.clone() {
         let said = NotLeader { code: "not_leader".to_owned(), leader };
         return (StatusCode::MISDIRECTED_REQUEST, json(&said)).into_response();
@@ -175,6 +218,13 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
         }
         "/internal/v1/executors/report" => {
             let reports: Reports = serde_json::from_slice(&body).unwrap();
+            if let Some((status, such)) = script.refuse
+                && reports.reports.iter().any(such)
+            {
+                let refused = reports.reports.into_iter().map(Event::Refused);
+                inner.events.send_modify(|all| all.extend(refused));
+                return (StatusCode::from_u16(status).unwrap(), "it has a result").into_response();
+            }
             let verdicts = vec![ReportVerdict::Accepted; reports.reports.len()];
             let events = reports.reports.into_iter().map(Event::Report).collect();
             (events, json(&ReportsAck { verdicts, round: 1 }))

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// The secret of every test.
-pub const SECRET: &str = "exs_for_tests_only";
+pub const SECRET: &str = "exs_for_tests_only_and_long_enough_to_be_taken";
 /// The longest that anything may take; far beyond what it takes.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
