@@ -214,7 +214,8 @@ fn edit<T: Write>(
 }
 
 /// An edit makes up for nothing, and nothing comes to nothing without a record: the instants that `missed` counts, or
-/// else the job's next one where that lies before `decided`, as when it waits for the end of its jitter.
+/// else the job's next one where that lies before `decided`, as when it waits for the end of its jitter; and what was passed
+/// over on the way to the next one, and lies before `decided`.
 fn record_dropped<T: Write>(
     cx: &mut Context<'_, T>,
     key: &JobKey,
@@ -222,6 +223,9 @@ fn record_dropped<T: Write>(
     missed: Option<&Missed>,
     decided: Millis,
 ) -> Result<(), T::Error> {
+    if let Some(next) = state.next.clone() {
+        fire::record_passed(cx, key, state, &next, decided)?;
+    }
     let next = state.next.as_ref().map(|next| next.scheduled_at).filter(|at| *at <= decided);
     let alone =
         next.map(|at| Missed { reason: SkipReason::Edited, count: 1, exact: false, first: at, last: at });
@@ -262,6 +266,9 @@ fn pause<T: Write>(
         Some(pause) => pause.note = note.to_owned(),
         None => {
             state.paused = Some(Pause { note: note.to_owned(), at: cx.now() });
+            if let Some(next) = state.next.clone() {
+                fire::record_passed(cx, key, &mut state, &next, cx.wall())?;
+            }
             cx.drop_next(key, &mut state)?;
         }
     }
