@@ -14,7 +14,7 @@ pub(crate) use replace::replace_more;
 use crate::apply::cancel::cancel;
 use crate::apply::context::Context;
 use crate::apply::submit::spend;
-use crate::command::{Claim, Computed, JobCommand, PutJob, Refusal, Reply};
+use crate::command::{Claim, Computed, JobCommand, PutJob, PutOfCaller, Refusal, Reply};
 use crate::event::Event;
 use crate::graph::JobFlow;
 use crate::id::Millis;
@@ -25,8 +25,8 @@ use crate::job::{
 use crate::key::{KeyWriter, after_prefix};
 use crate::mutant::{Mutant, is_on};
 use crate::schema::{
-    BackfillTable, CalendarTable, JobFlowTable, JobHistoryTable, JobStateTable, JobTable, JobTasksTable,
-    TaskJobTable,
+    BackfillTable, CalendarTable, CallerTable, JobFlowTable, JobHistoryTable, JobStateTable, JobTable,
+    JobTasksTable, TaskJobTable,
 };
 use crate::tables::{Read, ReadExt as _, Write, WriteExt as _};
 use crate::trigger::{Missed, Progress, SkipReason};
@@ -49,6 +49,7 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &JobCommand) -> 
     match command {
         JobCommand::Put(command) => put(cx, command, None, None),
         JobCommand::Edit(command) => put(cx, &command.put, Some(&command.flow), Some(&command.missed)),
+        JobCommand::PutOfCaller(command) => put_of_caller(cx, command),
         JobCommand::Pause { job, note, claim } => pause(cx, job, note, claim.as_ref()),
         JobCommand::Resume { job, computed, missed, claim } => {
             resume(cx, job, computed, missed.as_ref(), claim.as_ref())
@@ -120,6 +121,15 @@ pub(crate) fn put<T: Write>(
             create(cx, put, &versions)
         }
     }
+}
+
+/// The same of a caller that the tables have had: without it a job would fire in the name of nobody, as if it stood in
+/// the secrets file.
+fn put_of_caller<T: Write>(cx: &mut Context<'_, T>, command: &PutOfCaller) -> Result<Reply, T::Error> {
+    if !cx.tables.has::<CallerTable>(&command.put.job.caller)? {
+        return Ok(Reply::Refused(Refusal::CallerNotFound));
+    }
+    put(cx, &command.put, Some(&command.flow), command.missed.as_ref())
 }
 
 /// Keeps what a job says beyond its definition; answers with whether that is new.
