@@ -19,7 +19,8 @@ pub use access::AccessCommand;
 pub use callback::CallbackCommand;
 pub use graph::{GraphCommand, MadeStep, PutFlow, Sibling, SubmitGraph};
 pub use job::{
-    BackfillBy, BackfillFire, Computed, EditJob, Fire, JobCommand, PutJob, RunNow, SkipFire, StepBackfill,
+    BackfillBy, BackfillFire, Computed, EditJob, Fire, JobCommand, PutJob, PutOfCaller, RunNow, SkipFire,
+    StepBackfill,
 };
 
 /// What one log entry carries: many changes, stamped once by the leader.

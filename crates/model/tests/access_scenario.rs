@@ -11,7 +11,7 @@ use orloj_model::access::{
     AUDIT_KEPT, Actor, AuditKind, CallerSettings, DENIALS_PER_COMMAND, Denial, KeyLimits, KeyOwner, MAX_KEYS,
     RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, Scope, SealedOf,
 };
-use orloj_model::command::{AccessCommand, Claim, Command, JobCommand};
+use orloj_model::command::{AccessCommand, Claim, Command, JobCommand, PutJob, PutOfCaller};
 use orloj_model::graph::JobFlow;
 use orloj_model::job::Definition;
 use orloj_model::task::Status;
@@ -164,6 +164,24 @@ fn a_caller_with_jobs_stays() {
     assert_eq!(run(&mut world, gone.clone()), refused(Refusal::CallerHasJobs));
     world.run(command(JobCommand::Delete { job: key("j"), expected: None, claim: None }));
     assert_eq!(run(&mut world, gone), Reply::Done);
+}
+
+#[test]
+fn a_job_that_was_let_in_before_its_caller_was_deleted_is_not_made() {
+    let mut world = World::ready();
+    let (job, definition) = (key("late"), definition(Allow));
+    let computed = world.computed("late", &definition);
+    let put_job = PutJob { job, expected: Some(0), definition, computed, claim: None };
+    let of_caller = || {
+        let of_caller = PutOfCaller { put: put_job.clone(), flow: JobFlow::default(), missed: None };
+        command(JobCommand::PutOfCaller(Box::new(of_caller)))
+    };
+    run(&mut world, put(None));
+    run(&mut world, AccessCommand::DeleteCaller { caller: caller(), by: by(None) });
+    assert_eq!(world.run(of_caller()), refused(Refusal::CallerNotFound));
+    assert_eq!(query::job(&world.tables, &key("late")).expect("maps"), None);
+    run(&mut world, put(None));
+    assert!(matches!(world.run(of_caller()), Reply::Job { version: 1, .. }));
 }
 
 #[test]

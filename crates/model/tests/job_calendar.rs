@@ -7,8 +7,8 @@ use common::*;
 use orloj_model::command::{Command, JobCommand};
 use orloj_model::job::{Definition, SPREAD_PER_COMMAND};
 use orloj_model::query;
-use orloj_model::trigger::Kind;
 use orloj_model::trigger::overlap::OverlapPolicy::Skip;
+use orloj_model::trigger::{Kind, SkipReason};
 use orloj_model::{Event, Refusal, Reply};
 
 fn refused(refusal: Refusal) -> Reply {
@@ -104,6 +104,38 @@ fn a_day_that_is_no_longer_excluded_is_not_made_up_for() {
     let answer = world.answer("j").expect("the job is there");
     world.run(answer);
     assert_eq!(world.next_at("j"), Some(2 * DAY), "the second of January has passed");
+}
+
+#[test]
+fn a_day_that_a_calendar_takes_away_is_recorded_whatever_the_job_does_next() {
+    let excluded = |now| {
+        let mut world = with_daily();
+        world.run(put_calendar("free", None, &["1970-01-02"]));
+        let answer = world.answer("j").expect("the job is there");
+        world.run(answer);
+        assert_eq!(world.next_at("j"), Some(2 * DAY));
+        world.now = now;
+        world
+    };
+    let taken_away = (SkipReason::Calendar, 1, DAY, DAY);
+    let mut skips = excluded(2 * DAY);
+    let skip = skips.skip("j", SkipReason::Misfire, 1).expect("it has a next fire");
+    skips.run(command(JobCommand::Skip(skip)));
+    assert_eq!(skips.skips("j"), [taken_away, (SkipReason::Misfire, 1, 2 * DAY, 2 * DAY)]);
+    for (now, recorded) in [(DAY / 2, &[][..]), (DAY + DAY / 2, &[taken_away][..])] {
+        let mut hourly = daily();
+        hourly.triggers = vec![trigger(Kind::FixedRate { every_ms: DAY as u64 / 24, anchor: 0 })];
+        let mut edited = excluded(now);
+        let put = edited.put("j", Some(1), hourly);
+        edited.run(put);
+        assert_eq!(edited.skips("j"), recorded, "an edit at {now}");
+        let mut paused = excluded(now);
+        paused.run(command(JobCommand::Pause { job: key("j"), note: String::new(), claim: None }));
+        assert_eq!(paused.skips("j"), recorded, "a pause at {now}");
+        let mut told = excluded(now);
+        told.run(put_calendar("free", None, &["2000-01-01"]));
+        assert_eq!(told.skips("j"), recorded, "a calendar that changes at {now}");
+    }
 }
 
 #[test]

@@ -315,6 +315,9 @@ impl<'a> Leader<'a> {
 
     fn wake_at(&self) -> tokio::time::Instant {
         let now = tokio::time::Instant::now();
+        if self.core.has_more_to_plan() {
+            return now;
+        }
         let mono_ms = self.shared.now().mono_ms;
         let timer = self.core.next_expiry().map(|at| now + Duration::from_millis(at.saturating_sub(mono_ms)));
         timer.map_or(self.next_tending, |timer| timer.min(self.next_tending))

@@ -31,6 +31,10 @@ use crate::placement::ClassId;
 /// How long a shard waits until it counts as one level of priority higher, in milliseconds.
 pub const AGE_STEP_MS: i64 = 60_000;
 
+/// So many may leave in one pass, which then ends: a hundred thousand that are to be parked at once are a hundred thousand
+/// steps, and the leader has other things to do between them. The next pass goes on with the rest.
+const LEFT_PER_PASS: usize = 4_096;
+
 /// A shard that waits for an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
@@ -57,7 +61,7 @@ pub enum Answer {
     /// It was placed, and waits no more.
     Taken,
     /// It waits here no more, and nobody has it: its job or caller runs as much as it may, so it is parked. Does not count
-    /// against the limit of a pass, which is one on what is placed.
+    /// against the limit of a pass, which is one on what is placed, but against one of its own.
     Left,
     /// It cannot go now, but others of its class may.
     Skipped,
@@ -92,6 +96,8 @@ pub struct WaitingRoom {
     heads: BTreeSet<(Turn, ClassId)>,
     /// How many have been ready since when.
     ages: BTreeMap<Millis, usize>,
+    /// The last pass ended before its end, since many had left.
+    unfinished: bool,
 }
 
 impl WaitingRoom {
@@ -113,6 +119,11 @@ impl WaitingRoom {
     /// Since when the one has waited that has waited the longest.
     pub fn oldest(&self) -> Option<Millis> {
         self.ages.keys().next().copied()
+    }
+
+    /// Whether the last pass ended because many had left, so that another one has something to offer at once.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished
     }
 
     /// Whether this shard waits.
@@ -173,16 +184,16 @@ impl WaitingRoom {
         Some(waiting)
     }
 
-    /// Offers what waits, in order, until `limit` shards are taken or nothing is left to offer; returns how
-    /// many were taken. Each shard is offered at most once, and none of a class after one of it was blocked.
+    /// Offers what waits, in order, until `limit` shards are taken, a few thousand have left, or nothing is left to offer;
+    /// returns how many were taken. Each shard is offered at most once, and none of a class after one of it was blocked.
     ///
     /// A pass costs O(log n) for each shard offered; it offers what it places, one shard of each class that is
     /// blocked, what is skipped, and what leaves: each shard that came in leaves once at most.
     pub fn offer(&mut self, limit: usize, mut answer: impl FnMut(&Waiting) -> Answer) -> usize {
-        let mut taken = 0;
+        let (mut taken, mut left) = (0, 0);
         let mut skipped = BTreeSet::new();
         let mut next = self.heads.first().copied();
-        while let Some((turn, class)) = next.filter(|_| taken < limit) {
+        while let Some((turn, class)) = next.filter(|_| taken < limit && left < LEFT_PER_PASS) {
             match answer(&self.waiting[&turn.shard]) {
                 Answer::Taken => {
                     self.remove(&turn.shard);
@@ -190,6 +201,7 @@ impl WaitingRoom {
                 }
                 Answer::Left => {
                     self.remove(&turn.shard);
+                    left += 1;
                 }
                 Answer::Skipped => {
                     let after = self.queues.get(&class).and_then(|queue| following(queue, turn));
@@ -201,6 +213,7 @@ impl WaitingRoom {
             // Whatever is next of this class comes later in the order, too.
             next = self.heads.range((Bound::Excluded((turn, class)), Bound::Unbounded)).next().copied();
         }
+        self.unfinished = left == LEFT_PER_PASS;
         for class in skipped {
             if let Some(first) = self.queues.get(&class).and_then(|queue| queue.turns.first().copied()) {
                 self.set_next(class, Some(first));
@@ -335,6 +348,18 @@ mod tests {
         };
         assert_eq!(room.offer(2, odd), 2);
         assert_eq!(drain(&mut room), [0, 2, 4, 5]);
+    }
+
+    #[test]
+    fn a_pass_ends_when_many_have_left_and_the_next_one_goes_on() {
+        let last = (LEFT_PER_PASS + 9) as u16;
+        let mut room = room((0..=last).map(|n| waiting(n, 0, 5, Millis::from(n))));
+        let leave = |waiting: &Waiting| match waiting.shard.shard == last {
+            true => Answer::Taken,
+            false => Answer::Left,
+        };
+        assert_eq!((room.offer(512, leave), room.len(), room.is_unfinished()), (0, 10, true));
+        assert_eq!((room.offer(512, leave), room.len(), room.is_unfinished()), (1, 0, false));
     }
 
     #[test]

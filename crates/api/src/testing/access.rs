@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use orloj_model::Command;
+use orloj_model::access::Actor;
+use orloj_model::command::AccessCommand;
+use orloj_model::id::CallerId;
 use serde_json::{Value, json};
 
 use super::{Draft, Node, Universe};
@@ -175,6 +179,26 @@ async fn a_job_is_made_to_run_only_while_its_caller_may_use_its_handler() {
         node.call(&by(Draft::new("DELETE", &format!("/openapi/v1/jobs/{job}")))).await.is_ok();
     }
     node.call(&delete(CALLERS)).await.is_ok();
+}
+
+#[tokio::test]
+async fn a_job_is_not_made_for_a_caller_that_is_deleted_while_it_is_put() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let daily = json!([{"kind": "cron", "expression": "0 2 * * *"}]);
+    for body in [
+        json!({"handler": "echo", "triggers": daily}),
+        json!({"handler": "any", "triggers": daily, "steps": [{"name": "a", "handler": "echo"}]}),
+    ] {
+        node.call(&put(CALLERS, json!({"handlers": ["echo"]}))).await.is_ok();
+        let key = make_key(node).await;
+        let by = Actor { access_key: "adk_A".into(), request_id: String::new(), claim: None };
+        let caller = CallerId::new("shop").unwrap();
+        universe.meanwhile(Command::Access(Box::new(AccessCommand::DeleteCaller { caller, by })));
+        let draft = Draft { method: "PUT".into(), ..Draft::post("/openapi/v1/jobs/overtaken", body) };
+        node.call(&draft.by(&key.0, &key.1)).await.is(401, "invalid_signature");
+        assert!(!universe.dump().contains("overtaken"), "{}", universe.dump());
+    }
 }
 
 #[tokio::test]

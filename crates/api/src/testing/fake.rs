@@ -65,6 +65,8 @@ struct Shared {
     members: Mutex<Vec<MemberInfo>>,
     /// What the next proposals come to, instead of being applied.
     failure: Mutex<Option<ProposeError>>,
+    /// What somebody else does before the next proposal is applied.
+    meanwhile: Mutex<Option<Command>>,
     proposals: AtomicU64,
 }
 
@@ -97,6 +99,7 @@ impl Universe {
             clock: Arc::clone(&clock),
             members: Mutex::default(),
             failure: Mutex::default(),
+            meanwhile: Mutex::default(),
             proposals: AtomicU64::new(0),
         });
         let stop = CancellationToken::new();
@@ -157,6 +160,11 @@ impl Universe {
     /// What every proposal comes to from now on.
     pub(crate) fn fail_proposals(&self, failure: Option<ProposeError>) {
         *self.shared.failure.lock().unwrap() = failure;
+    }
+
+    /// Lets somebody else change something between what the next request has read and what it writes.
+    pub(crate) fn meanwhile(&self, command: Command) {
+        *self.shared.meanwhile.lock().unwrap() = Some(command);
     }
 
     /// Makes the others call this node at another address.
@@ -270,6 +278,8 @@ impl Backend for FakeStore {
             }
             self.behind.catch_up();
             self.shared.proposals.fetch_add(1, Ordering::SeqCst);
+            let meanwhile = self.shared.meanwhile.lock().unwrap().take();
+            meanwhile.into_iter().for_each(|command| drop(self.shared.apply(command)));
             match self.shared.failure.lock().unwrap().clone() {
                 Some(failure) => Err(failure),
                 None => Ok(self.shared.apply(command)),

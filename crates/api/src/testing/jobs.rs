@@ -74,6 +74,23 @@ async fn what_is_shown_can_be_sent_again_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn what_is_undecided_when_a_job_is_stopped_is_in_its_history() {
+    let universe = Universe::of(1).await;
+    assert_eq!(put(&universe, "j", minutely()).await.status, 201);
+    // Nobody decided three instants.
+    universe.clock.advance_ms(200_000);
+    let stopped = put(&universe, "j", json!({"handler": "echo", "triggers": []})).await;
+    assert_eq!((stopped.status, &stopped.body["version"]), (200, &2.into()), "{}", stopped.text);
+    let history = universe.leader().call(&call("GET", "jobs/j/history", Value::Null)).await;
+    assert_eq!(
+        history.body["entries"],
+        json!([{"number": 1, "at": stopped.body["updatedAt"], "kind": "skipped", "cause": "trigger",
+                "reason": "edited", "count": 3, "exact": true,
+                "from": "2027-01-15T08:01:00.000Z", "to": "2027-01-15T08:03:00.000Z"}])
+    );
+}
+
+#[tokio::test]
 async fn b65_an_edit_fires_nothing_that_has_passed() {
     let universe = Universe::of(1).await;
     // It is 08:00; the job ran at 03:00.

@@ -14,7 +14,7 @@ pub(crate) use replace::replace_more;
 use crate::apply::cancel::cancel;
 use crate::apply::context::Context;
 use crate::apply::submit::spend;
-use crate::command::{Claim, Computed, JobCommand, PutJob, Refusal, Reply};
+use crate::command::{Claim, Computed, JobCommand, PutJob, PutOfCaller, Refusal, Reply};
 use crate::event::Event;
 use crate::graph::JobFlow;
 use crate::id::Millis;
@@ -25,8 +25,8 @@ use crate::job::{
 use crate::key::{KeyWriter, after_prefix};
 use crate::mutant::{Mutant, is_on};
 use crate::schema::{
-    BackfillTable, CalendarTable, JobFlowTable, JobHistoryTable, JobStateTable, JobTable, JobTasksTable,
-    TaskJobTable,
+    BackfillTable, CalendarTable, CallerTable, JobFlowTable, JobHistoryTable, JobStateTable, JobTable,
+    JobTasksTable, TaskJobTable,
 };
 use crate::tables::{Read, ReadExt as _, Write, WriteExt as _};
 use crate::trigger::{Missed, Progress, SkipReason};
@@ -49,6 +49,7 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &JobCommand) -> 
     match command {
         JobCommand::Put(command) => put(cx, command, None, None),
         JobCommand::Edit(command) => put(cx, &command.put, Some(&command.flow), Some(&command.missed)),
+        JobCommand::PutOfCaller(command) => put_of_caller(cx, command),
         JobCommand::Pause { job, note, claim } => pause(cx, job, note, claim.as_ref()),
         JobCommand::Resume { job, computed, missed, claim } => {
             resume(cx, job, computed, missed.as_ref(), claim.as_ref())
@@ -120,6 +121,15 @@ pub(crate) fn put<T: Write>(
             create(cx, put, &versions)
         }
     }
+}
+
+/// The same of a caller that the tables have had: without it a job would fire in the name of nobody, as if it stood in
+/// the secrets file.
+fn put_of_caller<T: Write>(cx: &mut Context<'_, T>, command: &PutOfCaller) -> Result<Reply, T::Error> {
+    if !cx.tables.has::<CallerTable>(&command.put.job.caller)? {
+        return Ok(Reply::Refused(Refusal::CallerNotFound));
+    }
+    put(cx, &command.put, Some(&command.flow), command.missed.as_ref())
 }
 
 /// Keeps what a job says beyond its definition; answers with whether that is new.
@@ -214,7 +224,8 @@ fn edit<T: Write>(
 }
 
 /// An edit makes up for nothing, and nothing comes to nothing without a record: the instants that `missed` counts, or
-/// else the job's next one where that lies before `decided`, as when it waits for the end of its jitter.
+/// else the job's next one where that lies before `decided`, as when it waits for the end of its jitter; and what was passed
+/// over on the way to the next one, and lies before `decided`.
 fn record_dropped<T: Write>(
     cx: &mut Context<'_, T>,
     key: &JobKey,
@@ -222,6 +233,9 @@ fn record_dropped<T: Write>(
     missed: Option<&Missed>,
     decided: Millis,
 ) -> Result<(), T::Error> {
+    if let Some(next) = state.next.clone() {
+        fire::record_passed(cx, key, state, &next, decided)?;
+    }
     let next = state.next.as_ref().map(|next| next.scheduled_at).filter(|at| *at <= decided);
     let alone =
         next.map(|at| Missed { reason: SkipReason::Edited, count: 1, exact: false, first: at, last: at });
@@ -262,6 +276,9 @@ fn pause<T: Write>(
         Some(pause) => pause.note = note.to_owned(),
         None => {
             state.paused = Some(Pause { note: note.to_owned(), at: cx.now() });
+            if let Some(next) = state.next.clone() {
+                fire::record_passed(cx, key, &mut state, &next, cx.wall())?;
+            }
             cx.drop_next(key, &mut state)?;
         }
     }

@@ -39,6 +39,17 @@ pub struct PutJob {
     pub claim: Option<Claim>,
 }
 
+/// A job of a caller that the tables have is created or edited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutOfCaller {
+    /// The job.
+    pub put: PutJob,
+    /// What it says beyond its definition.
+    pub flow: JobFlow,
+    /// The instants that an edit keeps from coming to anything, where there are any.
+    pub missed: Option<Missed>,
+}
+
 /// A job fires by a trigger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fire {
@@ -249,6 +260,10 @@ pub enum JobCommand {
     BackfillBy(BackfillBy),
     /// A job is edited, and what its triggers had named before is recorded as skipped.
     Edit(Box<EditJob>),
+    /// A job of a caller that the tables have is created or edited: refused when they have it no more. Whoever let the
+    /// request in knew the caller, and an administrator may have deleted it since. (A task that is submitted in such a
+    /// moment is one task, which the key was good for when it came; a job would fire for ever.)
+    PutOfCaller(Box<PutOfCaller>),
 }
 
 impl JobCommand {
@@ -270,7 +285,8 @@ impl JobCommand {
             | JobCommand::RunNow(_)
             | JobCommand::StartBackfill { .. }
             | JobCommand::StopBackfill { .. }
-            | JobCommand::Edit(_) => false,
+            | JobCommand::Edit(_)
+            | JobCommand::PutOfCaller(_) => false,
         }
     }
 
@@ -279,6 +295,7 @@ impl JobCommand {
         match self {
             JobCommand::Put(put) => put.claim.as_ref(),
             JobCommand::Edit(edit) => edit.put.claim.as_ref(),
+            JobCommand::PutOfCaller(of_caller) => of_caller.put.claim.as_ref(),
             JobCommand::RunNow(run) => run.claim.as_ref(),
             JobCommand::Pause { claim, .. }
             | JobCommand::Resume { claim, .. }

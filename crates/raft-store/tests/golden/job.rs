@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use orloj_model::command::{
     BackfillBy, BackfillFire, Claim, Command, Computed, EditJob, Fire, Idempotency, JobCommand, PutJob,
-    RunNow, SkipFire, StepBackfill,
+    PutOfCaller, RunNow, SkipFire, StepBackfill,
 };
 use orloj_model::graph::{JobFlow, OnShardFailure};
 use orloj_model::id::{CalendarName, JobId};
@@ -192,6 +192,8 @@ fn commands(golden: &mut Golden) {
     let flow = JobFlow { on_shard_failure: OnShardFailure::Cancel, steps: Vec::new() };
     add("edit", JobCommand::Edit(Box::new(EditJob { put: put(), flow, missed: missed() })));
     add("stop backfill", JobCommand::StopBackfill { job: job(), claim: claim() });
+    let of_caller = PutOfCaller { put: put(), flow: JobFlow::default(), missed: Some(missed()) };
+    add("put of caller", JobCommand::PutOfCaller(Box::new(of_caller)));
 }
 
 fn rows(golden: &mut Golden) {

@@ -88,13 +88,18 @@ impl Core {
         }
     }
 
+    /// Whether another call of [`Core::plan`] has something to do at once.
+    pub(crate) fn has_more_to_plan(&self) -> bool {
+        self.waiting.is_unfinished()
+    }
+
     fn place(&mut self, waiting: &Waiting, grants: &mut Vec<Command>) -> Answer {
         let shard = waiting.shard;
         let Some(Tracked::Waiting(candidate)) = self.tracked.get(&shard) else { return Answer::Left };
         if candidate.spec.strategy == Strategy::Broadcast {
             return self.aim(waiting, grants);
         }
-        if !is_on(Mutant::LimitIgnored) && self.limits.hold_up(waiting, &candidate.spec) {
+        if self.limits.hold_up(waiting, &candidate.spec) {
             // It stays ready, and goes back into the room when there is a place for it.
             return Answer::Left;
         }

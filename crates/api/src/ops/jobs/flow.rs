@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use orloj_model::command::{Command, EditJob, GraphCommand, JobCommand, PutFlow, PutJob};
+use orloj_model::command::{Command, EditJob, GraphCommand, JobCommand, PutFlow, PutJob, PutOfCaller};
 use orloj_model::graph::{JobFlow, Need, Step};
 use orloj_model::query::JobView;
 use orloj_model::trigger::Missed;
+use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::StepSpec;
@@ -75,13 +76,25 @@ impl Call<'_> {
         })
     }
 
-    /// Puts a job: by the plain command where it says nothing beyond its definition, and no instant comes to nothing.
+    /// Puts a job: by the plain command where it says nothing beyond its definition, and no instant comes to nothing. Of a
+    /// caller that the tables have by a command that looks whether they still do.
     pub(super) async fn propose_put(
         &self,
         put: PutJob,
         flow: JobFlow,
         missed: Option<Missed>,
     ) -> Result<Applied, Failure> {
+        if !self.shared.directory.is_in_the_file(&put.job.caller) {
+            let command = JobCommand::PutOfCaller(Box::new(PutOfCaller { put, flow, missed }));
+            let applied = self.propose_job(command).await?;
+            return match applied.reply {
+                // Its key is gone with it, which is what the request would hear if it came now.
+                Reply::Refused(Refusal::CallerNotFound) => {
+                    Err(Failure::new(Code::InvalidSignature, "the access key or the signature is wrong"))
+                }
+                _ => Ok(applied),
+            };
+        }
         if let Some(missed) = missed {
             return self.propose_job(JobCommand::Edit(Box::new(EditJob { put, flow, missed }))).await;
         }

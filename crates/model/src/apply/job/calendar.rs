@@ -1,6 +1,7 @@
 //! Calendars come, change and go, and the jobs that use them hear of it.
 
 use super::check_version;
+use super::fire::record_passed;
 use crate::apply::context::Context;
 use crate::apply::submit::spend;
 use crate::command::{Claim, Refusal, Reply};
@@ -92,6 +93,9 @@ fn spread_from<T: Write>(
             // A day that is no longer excluded makes up for nothing. What is due already, or waits for its jitter, is.
             if !state.wanted && state.next.as_ref().is_none_or(|next| next.scheduled_at > cx.wall()) {
                 state.decided = state.decided.max(cx.wall());
+                if let Some(next) = state.next.clone() {
+                    record_passed(cx, &job, &mut state, &next, cx.wall())?;
+                }
             }
             cx.want_next(&job, &mut state)?;
         }

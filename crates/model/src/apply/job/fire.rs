@@ -68,7 +68,7 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
     }
     state.revision += 1;
     state.decided = fire.scheduled_at;
-    record_passed(cx, key, &mut state, &next.passed)?;
+    record_passed(cx, key, &mut state, &next, fire.scheduled_at)?;
     let make = Make {
         job: key,
         definition: &job.definition,
@@ -105,7 +105,7 @@ pub(super) fn fire<T: Write>(cx: &mut Context<'_, T>, fire: &Fire) -> Result<Rep
 pub(super) fn skip<T: Write>(cx: &mut Context<'_, T>, skip: &SkipFire) -> Result<Reply, T::Error> {
     let key = &skip.job;
     let (job, mut state) = or_refuse!(cx.load_job(key)?);
-    or_refuse!(check_next(&state, skip.revision, skip.scheduled_at));
+    let next = or_refuse!(check_next(&state, skip.revision, skip.scheduled_at));
     if skip.through < skip.scheduled_at || skip.missed.count == 0 {
         return Ok(Reply::Refused(Refusal::Invalid));
     }
@@ -115,6 +115,7 @@ pub(super) fn skip<T: Write>(cx: &mut Context<'_, T>, skip: &SkipFire) -> Result
     }
     state.revision += 1;
     state.decided = skip.through;
+    record_passed(cx, key, &mut state, &next, skip.scheduled_at)?;
     let outcome = JobOutcome::Skipped { missed: skip.missed.clone(), cause: Cause::Trigger };
     cx.record(key, &mut state, outcome)?;
     cx.take_next(key, &job.definition, &mut state, skip.next.as_ref())?;
@@ -260,17 +261,19 @@ fn decide_now<T: Write>(
     Ok(decide(policy, &open))
 }
 
-/// Writes down what the triggers passed over on the way to a fire, counted by reason.
-fn record_passed<T: Write>(
+/// Writes down what the triggers passed over on the way to a fire, up to an instant, counted by reason.
+pub(super) fn record_passed<T: Write>(
     cx: &mut Context<'_, T>,
     job: &JobKey,
     state: &mut JobState,
-    passed: &[Passed],
+    next: &Next,
+    until: Millis,
 ) -> Result<(), T::Error> {
     for reason in SkipReason::ALL {
-        let mut ats = passed.iter().filter(|passed| passed.reason == reason).map(|passed| passed.at);
+        let of_reason = |passed: &&Passed| passed.reason == reason && passed.at <= until;
+        let mut ats = next.passed.iter().filter(of_reason).map(|passed| passed.at);
         let Some(at) = ats.next() else { continue };
-        let exact = passed.len() < NEXT_PASSED_LIMIT;
+        let exact = next.passed.len() < NEXT_PASSED_LIMIT;
         let mut missed = Missed { reason, count: 1, exact, first: at, last: at };
         for at in ats {
             missed.count += 1;
