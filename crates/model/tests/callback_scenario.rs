@@ -8,9 +8,6 @@ use orloj_model::callback::{
 };
 use orloj_model::command::{CallbackCommand, Claim, Command, DueTime};
 use orloj_model::id::{CallerId, TaskId};
-use orloj_model::key::CallbackDueKey;
-use orloj_model::schema::CallbackDueTable;
-use orloj_model::tables::{ReadExt as _, WriteExt as _};
 use orloj_model::task::{Outcome, Status, TaskSpec};
 use orloj_model::{Event, Refusal, Reply, query};
 use proptest::prelude::*;
