@@ -21,6 +21,7 @@ mod limits;
 mod replay;
 mod sealing;
 mod signing;
+mod sockets;
 mod sync;
 mod tasks;
 mod tenants;
