@@ -22,6 +22,7 @@ mod replay;
 mod retries;
 mod sealing;
 mod signing;
+mod sockets;
 mod sync;
 mod tasks;
 mod tenants;

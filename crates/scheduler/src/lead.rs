@@ -9,6 +9,7 @@ mod fresh;
 mod graph;
 mod jobs;
 mod live;
+mod parcel;
 mod rows;
 mod work;
 

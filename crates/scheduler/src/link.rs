@@ -221,3 +221,7 @@ impl ExecutorLink for HttpLink {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

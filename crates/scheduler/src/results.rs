@@ -194,14 +194,13 @@ impl<R: Read> Parents<'_, R> {
     /// A value, or what stands for it where it does not fit. `bytes` is the length of the result that it is a part of.
     fn put_in(&mut self, value: &Value, bytes: Option<usize>) -> Value {
         let most = self.room.min(self.measured);
-        let mut length = Length { bytes: 0, most };
-        match serde_json::to_writer(&mut length, value) {
-            Ok(()) => {
-                self.room -= length.bytes;
-                self.measured -= length.bytes;
+        match length(value, most) {
+            Some(length) => {
+                self.room -= length;
+                self.measured -= length;
                 value.clone()
             }
-            Err(_) => {
+            None => {
                 self.measured -= most;
                 json!({ "$omitted": bytes })
             }
@@ -219,6 +218,12 @@ fn names<R: Read>(view: &R, spec: &TaskSpec) -> Result<BTreeMap<String, TaskId>,
         }
     }
     Ok(names)
+}
+
+/// How many bytes a value takes as JSON; `None` where it is more than `most`.
+pub(crate) fn length(value: &Value, most: usize) -> Option<usize> {
+    let mut length = Length { bytes: 0, most };
+    serde_json::to_writer(&mut length, value).ok().map(|()| length.bytes)
 }
 
 /// Counts what is written, and refuses what is more than `most`.

@@ -389,7 +389,7 @@ pub struct Run {
     pub incarnation: u64,
     /// The sender's round; an older one than the executor has seen is refused.
     pub round: u64,
-    /// At most 512.
+    /// At most 256, and less than 4 MiB together.
     pub attempts: Vec<Dispatch>,
 }
 

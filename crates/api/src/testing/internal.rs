@@ -63,18 +63,45 @@ fn leave(id: &str) -> Vec<u8> {
     json!({"executorId": id, "incarnation": 1}).to_string().into_bytes()
 }
 
+/// Every call of an executor, in the name of `id`.
+fn calls(id: &str) -> [(&'static str, Vec<u8>); 5] {
+    let attempt = json!({"taskId": "tsk_1", "shardIndex": 0, "attempt": 1, "fence": 9});
+    let with = |more: Value| {
+        let mut whole = attempt.clone();
+        whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        whole
+    };
+    let report = with(json!({"incarnation": 1, "outcome": "succeeded", "endedAt": 0}));
+    let register = json!({"executorId": id, "incarnation": 1, "address": "h:1", "handlers": ["echo"], "slots": 1,
+        "queue": 1, "weight": 1, "version": "1", "holding": []});
+    let body = |body: Value| body.to_string().into_bytes();
+    [
+        ("register", body(register)),
+        ("heartbeat", heartbeat(id)),
+        ("report", body(json!({"executorId": id, "reports": [report]}))),
+        ("save", body(json!({"executorId": id, "saves": [with(json!({"percent": 50}))]}))),
+        ("leave", leave(id)),
+    ]
+}
+
 #[tokio::test]
 async fn b123_an_executor_speaks_in_its_own_name() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
-    let path = format!("{EXECUTORS}/heartbeat");
-    let reply = node.send_internal(executor("rack.1").to(&path, &heartbeat("rack.1"))).await;
-    assert_eq!((reply.status, &reply.body["round"]), (200, &1.into()), "{}", reply.text);
-    node.send_internal(executor("e2").to(&path, &heartbeat("e1"))).await.is(403, "scope_denied");
-    let path = format!("{EXECUTORS}/leave");
-    node.send_internal(executor("e2").to(&path, &leave("e1"))).await.is(403, "scope_denied");
-    assert_eq!(node.send_internal(executor("e1").to(&path, &leave("e1"))).await.status, 200);
-    assert_eq!(*node.leader.heard.lock().unwrap(), ["heartbeat rack.1", "leave e1"]);
+    for (call, body) in calls("e1") {
+        let path = format!("{EXECUTORS}/{call}");
+        node.send_internal(executor("e2").to(&path, &body)).await.is(403, "scope_denied");
+        // A caller's key is none of an executor.
+        let caller = Sent { label: Label::Caller, secret: super::SECRET_A, ..executor("ak_A") };
+        node.send_internal(caller.to(&path, &body)).await.is(401, "invalid_signature");
+    }
+    assert!(node.leader.heard.lock().unwrap().is_empty());
+    for (call, body) in calls("rack.1") {
+        let reply = node.send_internal(executor("rack.1").to(&format!("{EXECUTORS}/{call}"), &body)).await;
+        assert!(matches!(reply.status, 200 | 204), "{call}: {}", reply.text);
+    }
+    let heard = ["register", "heartbeat", "report", "save", "leave"].map(|call| format!("{call} rack.1"));
+    assert_eq!(*node.leader.heard.lock().unwrap(), heard);
 }
 
 #[tokio::test]
@@ -227,6 +254,64 @@ async fn malformed_messages_name_the_field() {
     assert_eq!(reply.body["errors"][0]["pointer"], "/incarnation");
 }
 
+#[tokio::test]
+async fn b73_a_report_that_can_never_be_taken_is_refused_in_words_that_say_so() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let path = format!("{EXECUTORS}/report");
+    let body = |report: Value| json!({"executorId": "e1", "reports": [report]}).to_string().into_bytes();
+    let report = json!({"taskId": "tsk_1", "shardIndex": 0, "attempt": 1, "fence": 9, "incarnation": 1,
+        "outcome": "succeeded", "endedAt": 0});
+    let send = |body: Vec<u8>| node.send_internal(executor("e1").to(&path, &body));
+    // What a newer executor says beyond this is passed over; so is a NUL that is escaped.
+    let mut newer = report.clone();
+    newer["somethingNew"] = 1.into();
+    newer["message"] = "\0".into();
+    assert_eq!(send(body(newer)).await.status, 200);
+    // Every other refusal is a 4xx that an executor takes for final.
+    let raw_nul = body(report.clone()).into_iter().chain([0]).collect();
+    send(raw_nul).await.is(400, "invalid_request");
+    let mut odd = report.clone();
+    odd["outcome"] = "forgotten".into();
+    let refused = send(body(odd)).await;
+    refused.is(400, "invalid_request");
+    assert_eq!(refused.body["errors"][0]["pointer"], "/reports/0/outcome");
+    let invalid_utf8 = body(report).into_iter().map(|byte| if byte == b'1' { 0xff } else { byte }).collect();
+    send(invalid_utf8).await.is(400, "invalid_request");
+    let long = Request::post(&path).header("content-length", (32 << 20) + 1);
+    let signed = executor("e1").to(&path, b"");
+    let long = signed.headers().iter().fold(long, |long, (name, value)| long.header(name, value));
+    node.send_internal(long.body(Body::empty()).unwrap()).await.is(413, "payload_too_large");
+    assert_eq!(node.leader.heard.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn b78_a_weight_is_a_whole_number_from_zero_on() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let path = format!("{EXECUTORS}/register");
+    for (weight, taken) in [
+        (json!(0), true),
+        (json!(100_000), true),
+        (json!(-1), false),
+        (json!(0.5), false),
+        (json!(1e18), false),
+        (json!("1"), false),
+        (Value::Null, false),
+    ] {
+        let (_, body) = &calls("e1")[0];
+        let mut body: Value = serde_json::from_slice(body).unwrap();
+        body["weight"] = weight.clone();
+        let reply = node.send_internal(executor("e1").to(&path, body.to_string().as_bytes())).await;
+        if taken {
+            assert_eq!(reply.status, 200, "{weight}: {}", reply.text);
+        } else {
+            reply.is(400, "invalid_request");
+            assert_eq!(reply.body["errors"][0]["pointer"], "/weight", "{weight}: {}", reply.text);
+        }
+    }
+}
+
 /// What a listener of TLS puts into a request whose certificate names this one.
 fn shown(mut request: Request<Body>, cluster: &str, role: Role, name: &str) -> Request<Body> {
     request.extensions_mut().insert(Peer::new(vec![Identity::new(cluster, role, name).unwrap()]));
@@ -264,4 +349,15 @@ async fn with_tls_everybody_speaks_for_whom_the_certificate_names() {
         one.send_internal(shown(leave(), "blue", role, name)).await.is(403, "certificate_denied");
     }
     one.send_internal(leave()).await.is(403, "certificate_denied");
+    // Who has the shared secret can sign as any executor; its certificate names one.
+    one.leader.heard.lock().unwrap().clear();
+    for (call, body) in calls("e1") {
+        let path = format!("{EXECUTORS}/{call}");
+        for signer in ["e1", "e2"] {
+            let forged = shown(executor(signer).to(&path, &body), "blue", Role::Executor, "e2");
+            let refused = one.send_internal(forged).await;
+            refused.is(403, if signer == "e1" { "certificate_denied" } else { "scope_denied" });
+        }
+    }
+    assert!(one.leader.heard.lock().unwrap().is_empty());
 }

@@ -141,7 +141,21 @@ async fn b66_a_job_created_anew_has_nothing_of_the_old_one() {
     assert_eq!(created.body["state"]["nextFire"]["scheduledAt"], "2027-01-15T08:06:01.000Z");
     let status = node.call(&Draft::get(&format!("/openapi/v1/tasks/{old}"))).await;
     assert_eq!(status.body["status"], "PENDING", "its tasks are left alone");
-    assert_eq!(node.call(&call("POST", "jobs/j/run", Value::Null).key("l")).await.status, 202);
+    // The key of a run of the old job stands for nothing of the new one, and then for its run.
+    let run = |body: Value| call("POST", "jobs/j/run", body).key("k");
+    let first = node.call(&run(Value::Null)).await;
+    assert_eq!((first.status, first.header("idempotency-replayed")), (202, ""), "{}", first.text);
+    let new = first.task_id();
+    assert_ne!(new, old);
+    let again = node.call(&run(Value::Null)).await;
+    assert_eq!((again.header("idempotency-replayed"), again.task_id()), ("true", new));
+    node.call(&run(json!({"overlap": "allow"}))).await.is(422, "idempotency_key_reused");
+    // A key of another call stays that call's.
+    node.call(&Draft::submit(json!({"handler": "echo"})).key("s")).await.task_id();
+    universe.clock.advance_ms(1_000);
+    node.call(&call("DELETE", "jobs/j", Value::Null)).await;
+    put(&universe, "j", json!({"handler": "echo"})).await;
+    node.call(&call("POST", "jobs/j/run", Value::Null).key("s")).await.is(422, "idempotency_key_reused");
 }
 
 #[tokio::test]

@@ -395,3 +395,32 @@ async fn members_come_and_go_and_leadership_moves() {
     node.call(&admin("transfer", json!({"to": 9}))).await.is(404, "not_found");
     assert_eq!(node.call(&admin("transfer", json!({"to": 2}))).await.body, json!({"leader": 2}));
 }
+
+#[tokio::test]
+async fn b97_a_filter_without_a_hit_costs_a_bounded_look_for_each_page() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for _ in 0..3 {
+        let tasks = vec![json!({"handler": "echo"}); 900];
+        let batch = Draft::post("/openapi/v1/tasks/batch", json!({ "tasks": tasks }));
+        assert_eq!(node.call(&batch).await.status, 200);
+    }
+    let list = |query: &str| Draft::get("/openapi/v1/tasks").query(query);
+    // By status there is an index.
+    let none = node.call(&list("status=FAILED&page_size=100")).await;
+    assert_eq!((&none.body["tasks"], &none.body["nextPageToken"]), (&json!([]), &serde_json::Value::Null));
+    // By handler a page looks at some thousand tasks, and says where it stopped.
+    let (mut pages, mut token) = (0, String::new());
+    loop {
+        let page = node.call(&list(&format!("handler=nobody&page_size=100{token}"))).await;
+        assert_eq!((page.status, &page.body["tasks"]), (200, &json!([])), "{}", page.text);
+        pages += 1;
+        assert!(pages < 10, "it comes to no end");
+        match page.body["nextPageToken"].as_str() {
+            Some(next) => token = format!("&page_token={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(pages, 3, "of 2,700 tasks");
+    node.call(&list("page_size=1000000")).await.is(400, "invalid_query");
+}

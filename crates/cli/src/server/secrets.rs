@@ -14,9 +14,6 @@ use serde::Deserialize;
 use crate::config::line_of;
 use crate::secret::read_private;
 
-/// The shortest secret that processes may share, in bytes.
-const SECRET_MIN: usize = 32;
-
 /// The file as it is written: TOML, mode 0600, the same on every replica of a cluster.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -85,7 +82,7 @@ impl Secrets {
     ///
     /// # Errors
     /// A file that others can read, a key that is malformed or stands there twice, a secret that is too
-    /// short. No message shows a secret.
+    /// short or published. No message shows a secret.
     pub fn load(path: &Path) -> anyhow::Result<Secrets> {
         let text = read_private(path)?;
         parse(&text).with_context(|| format!("secrets file {}", path.display()))
@@ -134,9 +131,11 @@ fn secret_of(key: &str, text: &str) -> anyhow::Result<Secret> {
 
 /// A secret that processes share.
 fn shared(option: &str, text: &str) -> anyhow::Result<Secret> {
-    let length = text.trim().len();
-    anyhow::ensure!(length >= SECRET_MIN, "{option} has {length} bytes; at least {SECRET_MIN} are needed");
-    Secret::new(text.trim()).with_context(|| format!("{option} is empty"))
+    let secret = Secret::new(text.trim()).with_context(|| format!("{option} is empty"))?;
+    match secret.weakness() {
+        Some(weakness) => anyhow::bail!("{option}: {weakness}"),
+        None => Ok(secret),
+    }
 }
 
 impl CallerKey {
@@ -220,7 +219,7 @@ mod tests {
     #[test]
     fn errors_name_the_key_and_never_show_a_secret() {
         let short = error_of("cluster-secret = 'tiny-secret'\nexecutor-secret = 'x'");
-        assert!(short.contains("-secret has") && !short.contains("tiny"), "{short}");
+        assert!(short.contains("-secret: the secret has") && !short.contains("tiny"), "{short}");
         let unknown = error_of(&file("[[callers]]\nid = 'a'\naccess-key = 'ak_A'\nsecret = 'hush-hush'"));
         assert!(
             unknown.contains("secret") && unknown.contains("line") && !unknown.contains("hush"),
@@ -232,6 +231,68 @@ mod tests {
         let twice = format!("[[admins]]\naccess-key = 'adk_A'\nsecret-key = '{LONG}'\n");
         let twice = error_of(&file(&twice.repeat(2)));
         assert!(twice.contains("adk_A") && twice.contains("twice"), "{twice}");
+    }
+
+    /// A secrets file that is good, but for one secret in the place that each entry names.
+    fn with_secret(text: &str) -> [(&'static str, String); 5] {
+        let shared = |cluster: &str, executors: &str| {
+            format!("cluster-secret = '{cluster}'\nexecutor-secret = '{executors}'\n")
+        };
+        let key = |secret: &str, rest: &str| {
+            let (id, secret) = ("id = 'a'\naccess-key = 'ak_A'", format!("secret-key = '{secret}'"));
+            format!("{}[[callers]]\n{id}\n{secret}\n{rest}", shared(LONG, LONG))
+        };
+        [
+            ("cluster-secret", shared(text, LONG)),
+            ("executor-secret", shared(LONG, text)),
+            ("sealing-keys", format!("sealing-keys = ['{text}']\n{}", shared(LONG, LONG))),
+            ("secret-key", key(text, "")),
+            ("webhook-secrets", key(LONG, &format!("webhook-secrets = ['{text}']"))),
+        ]
+    }
+
+    #[test]
+    fn b118_b119_weak_secrets_are_refused_wherever_they_stand() {
+        for bad in [
+            "",
+            "   ",
+            "short",
+            "0123456789 0123456789 0123456789",
+            "sk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8",
+        ] {
+            for (place, text) in with_secret(bad) {
+                let error = error_of(&text);
+                assert!(bad.trim().is_empty() || !error.contains(bad), "{place}: {error}");
+            }
+        }
+        for (place, text) in with_secret(&format!("cls_{LONG}")) {
+            assert_eq!(parse(&text).is_ok(), place != "webhook-secrets", "{place}");
+        }
+    }
+
+    #[test]
+    fn b118_no_secret_of_the_documentation_is_taken() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec![root.join("README.md"), root.join("clients/python/README.md")];
+        pages.extend(std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+        let part = |c: char| c.is_ascii_alphanumeric() || "_-+/=".contains(c);
+        let mut found = 0;
+        for page in pages {
+            let text = std::fs::read_to_string(&page).unwrap();
+            let words = text.split(|c| !part(c));
+            let prefixes = ["sk_", "ads_", "cls_", "exs_", "kek_", "whsec_"];
+            for word in words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))) {
+                found += usize::from(word.len() > 32);
+                for (place, text) in with_secret(word) {
+                    assert!(
+                        parse(&text).is_err(),
+                        "{} shows {word}, which is taken as {place}",
+                        page.display()
+                    );
+                }
+            }
+        }
+        assert!(found >= 3, "{found} whole secrets on all pages: is this still what pages show?");
     }
 
     #[test]

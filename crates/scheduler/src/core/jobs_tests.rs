@@ -136,6 +136,36 @@ fn what_was_refused_is_tried_again_and_what_found_no_room_goes_first() {
 }
 
 #[test]
+fn b18_overdue_jobs_show_until_each_of_them_waits_for_the_future_again() {
+    let mut core = leader();
+    for number in 0..500 {
+        next(&mut core, number, START.wall_ms + 5_000, START);
+    }
+    assert_eq!(core.counts().jobs_waiting, 0, "none is overdue");
+    // The leader stands still for 12 s, over several instants of each.
+    let (mut highest, mut looked) = (0, 0);
+    for tick in 1_700.. {
+        let now = at(10 * tick);
+        core.advance(now);
+        highest = highest.max(core.counts().jobs_waiting);
+        let duties = batch(&mut core, now);
+        looked += duties.len();
+        done(&mut core, duties, After::At(START.wall_ms + 60_000), now);
+        assert!(looked <= 500 && tick < 1_800, "{looked} looks");
+        if looked == 500 {
+            break;
+        }
+    }
+    assert!(highest > 0);
+    assert_eq!((core.counts().jobs_waiting, core.counts().job_timers), (0, 500), "each has its next instant");
+    // A clock that is set back, and right again: nothing is overdue, and nothing is forgotten.
+    let back = Now { wall_ms: at(55_000).wall_ms - 5_000, ..at(60_000) };
+    assert_eq!(batch(&mut core, back), []);
+    assert_eq!(core.counts().jobs_waiting, 0);
+    assert_ne!(batch(&mut core, at(60_010)), []);
+}
+
+#[test]
 fn b109_a_job_without_a_next_fire_leaves_the_wheel() {
     let mut core = leader();
     next(&mut core, 1, START.wall_ms + 100, START);

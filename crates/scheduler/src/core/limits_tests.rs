@@ -325,6 +325,41 @@ fn all_shards_of_a_task_that_runs_may_run() {
     assert_eq!(numbers(granted(&mut core)), [2, 2], "it counts once");
 }
 
+/// A step of a run of job `j`.
+fn step_of(run: u8, step: &str) -> TaskSpec {
+    let run = TaskId([run; 16]);
+    TaskSpec {
+        origin: Origin::Step { job: "j".into(), scheduled_at: 1, run, step: step.into() },
+        ..spec(Some("j"))
+    }
+}
+
+#[test]
+fn b106_two_runs_of_a_chain_that_share_one_place_both_end() {
+    let mut core = leader(BTreeMap::from([(caller(), 1)]));
+    core.limit_job(&job("j"), Some(1));
+    let steps = ["load", "check", "done"];
+    // Of run 100 tasks 11 to 13, of run 200 tasks 21 to 23; each is ready when the one before it has ended.
+    for (first, run) in [(11, 100), (21, 200)] {
+        ready(&mut core, first, step_of(run, steps[0]));
+    }
+    let mut ended = Vec::new();
+    for _ in 0..6 {
+        let one = numbers(granted(&mut core));
+        let [number] = one[..] else { panic!("{one:?} are granted when {ended:?} have ended") };
+        assert_eq!(granted(&mut core), [], "there is one place");
+        ends(&mut core, shard(number));
+        ended.push(number);
+        let (run, place) = (number / 10 * 100, usize::from(number % 10));
+        if place < steps.len() {
+            ready(&mut core, number + 1, step_of(run, steps[place]));
+        }
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, [11, 12, 13, 21, 22, 23]);
+    assert_eq!(core.counts().waiting, 0);
+}
+
 #[test]
 fn a_place_of_the_caller_is_not_kept_by_a_job_that_may_not_use_it() {
     let mut core = leader(BTreeMap::from([(caller(), 2)]));

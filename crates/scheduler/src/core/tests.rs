@@ -298,6 +298,53 @@ fn a_step_forward_goes_out_in_due_order_and_bounded_per_turn() {
 }
 
 #[test]
+fn b101_what_is_overdue_at_an_election_goes_out_in_due_order_and_bounded_per_turn() {
+    let mut core = Core::new(Options::default(), 7, START);
+    let (_, until) = core.window(START).expect("nothing is loaded yet");
+    let overdue: Vec<_> = (0..1_000u16)
+        .map(|number| {
+            let at = START.wall_ms - 60_000 + i64::from(number);
+            DueKey { at, shard: shard(number), clock: DueClock::Cluster }
+        })
+        .collect();
+    core.load_window(until, &overdue, &[], START);
+    let (mut order, mut now) = (Vec::new(), 0);
+    while order.len() < overdue.len() {
+        let mut in_this_tick = core.next_due(at(now));
+        in_this_tick.extend(core.next_due(at(now + 1)));
+        assert!(in_this_tick.len() <= Options::default().due_per_tick, "{}", in_this_tick.len());
+        order.extend(in_this_tick);
+        now += 10;
+        core.advance(at(now));
+        assert!(now < 1_000, "stalled with {}", order.len());
+    }
+    assert_eq!(order, overdue.iter().map(|key| key.shard).collect::<Vec<_>>());
+}
+
+#[test]
+fn b71_a_minute_without_any_executor_uses_up_no_try_of_a_hundred_tasks() {
+    let mut core = leader(&[]);
+    for number in 0..100 {
+        due(&mut core, number, at(0));
+    }
+    for second in 0..60 {
+        let now = at(second * 1_000);
+        core.advance(now);
+        core.tend_executors(now);
+        core.plan(now);
+        let proposed = proposals(&mut core);
+        assert!(!proposed.iter().any(|command| matches!(command, Command::Grant { .. })), "{proposed:?}");
+    }
+    core.executor_row(row("a", 1, 200), at(60_000));
+    knows_round(&mut core, "a", &[], at(60_000));
+    core.take_steps();
+    core.plan(at(60_000));
+    let granted = proposals(&mut core);
+    assert_eq!(granted.len(), 100, "each at once");
+    assert!(granted.iter().all(|command| matches!(command, Command::Grant { attempt: 1, .. })));
+}
+
+#[test]
 fn what_is_beyond_the_window_costs_no_timer() {
     let mut core = leader(&[]);
     let year = START.wall_ms + 31_536_000_000;
@@ -616,6 +663,33 @@ fn inherited_leases_of_executors_that_are_gone_are_lost() {
     let commands = proposals(&mut core);
     assert_eq!(commands.len(), 3);
     assert!(commands.iter().all(|command| matches!(command, Command::Lose { .. })), "{commands:?}");
+}
+
+#[test]
+fn b112_two_hundred_cancels_end_although_their_leader_and_their_holder_died() {
+    let mut core = Core::new(Options::default(), 8, START);
+    core.executor_row(row("a", 1, 200), START);
+    for number in 0..200 {
+        let key = RunningKey { executor: id("a"), shard: shard(number) };
+        let row = RunningRow { fence: 40, attempt: 1, incarnation: 1, granted_at: 0 };
+        core.inherit(&key, &row, None, true);
+    }
+    core.lose_orphans();
+    let mut proposed = proposals(&mut core);
+    // Nobody answers any call.
+    for second in 1..=20 {
+        core.tend_executors(at(second * 1_000 + 1));
+        proposed.extend(proposals(&mut core));
+    }
+    assert_eq!(proposed, [Command::ExecutorGone { executor: id("a"), incarnation: 1 }]);
+    core.executor_row(Executor { state: ExecutorState::Offline, ..row("a", 1, 200) }, at(20_002));
+    let lost = proposals(&mut core);
+    assert_eq!(lost.iter().filter(|command| matches!(command, Command::Lose { .. })).count(), 200);
+    for number in 0..200 {
+        let (shard, executor) = (shard(number), id("a"));
+        core.event(&Event::AttemptEnded { shard, executor, fence: 40, outcome: Outcome::Lost }, at(20_003));
+    }
+    assert_eq!(core.counts().held, 0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use super::jobs::Undone;
-use super::{Ended, Leader, lost_or_again, rows};
+use super::{Ended, Leader, lost_or_again, parcel, rows};
 use crate::core::{After, Duty, Lease, Step, attempt_ref};
 use crate::error::LeaderError;
 use crate::link::{self, LinkError, Target};
@@ -106,7 +106,7 @@ impl Leader<'_> {
                 return Done::Pushed(executor, pushed, Ok(ack));
             }
             let run = Run { executor_id: target.id.clone(), incarnation, round, attempts };
-            let result = link::run(&*link, &target, &run).await;
+            let result = parcel::deliver(&*link, &target, run).await;
             Done::Pushed(executor, pushed, result)
         });
     }

@@ -1,6 +1,6 @@
 //! Running a job now.
 
-use orloj_model::command::{JobCommand, RunNow};
+use orloj_model::command::{Idempotency, JobCommand, RunNow};
 use orloj_model::id::{Millis, TaskId};
 use orloj_model::job::{Definition, Filled};
 use orloj_model::query::JobView;
@@ -10,6 +10,7 @@ use orloj_wire::json::Strict;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::REPLAYED_HEADER;
 use orloj_wire::rest::job::{JobRun, RunJob, params_faults};
+use orloj_wire::sign::sha256;
 
 use super::{Call, TRIES, contended};
 use crate::ops::unexpected;
@@ -39,7 +40,7 @@ impl Call<'_> {
                 filled: filled(&view, task, now, params.as_deref())?,
                 overlap,
                 claim: claim.take(),
-                idempotency: self.idempotency(),
+                idempotency: self.idempotency().map(|key| of_job(key, &view)),
             };
             let applied = self.propose_job(JobCommand::RunNow(Box::new(run))).await?;
             let (task, queued) = match applied.reply {
@@ -62,6 +63,12 @@ impl Call<'_> {
         }
         Err(contended())
     }
+}
+
+/// An Idempotency-Key that stands for a run of this very job, and of none that had its id before.
+fn of_job(key: Idempotency, view: &JobView) -> Idempotency {
+    let fingerprint = sha256(&[&key.fingerprint, &view.job.created_at.to_be_bytes()]);
+    Idempotency { fingerprint, ..key }
 }
 
 /// The texts of a run, with what is known of it filled in. Dates are in the zone of the job's first trigger.
