@@ -188,12 +188,9 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
         return StatusCode::UNAUTHORIZED.into_response();
     }
     let mut script = inner.script.lock().unwrap();
-    let now_ms = SystemClock::new().wall_ms() + script.ahead_s * 1_000;
-    let stamped_s: i64 = header(sign::TIMESTAMP_HEADER).parse().unwrap();
-    if (stamped_s - now_ms.div_euclid(1_000)).abs() > sign::TIME_WINDOW_S {
+    let stamped_s = header(sign::TIMESTAMP_HEADER).parse().unwrap();
+    if let Some(problem) = out_of_time(script.ahead_s, stamped_s) {
         inner.events.send_modify(|all| all.push(Event::OutOfTime));
-        let problem = Problem::new(Code::TimestampOutOfWindow, "the clocks are apart");
-        let problem = Problem { server_time: Some(Time(now_ms)), ..problem };
         return (StatusCode::UNAUTHORIZED, json(&problem)).into_response();
     }
     if let Some(leader) = script.not_leader.clone() {
@@ -218,12 +215,8 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
         }
         "/internal/v1/executors/report" => {
             let reports: Reports = serde_json::from_slice(&body).unwrap();
-            if let Some((status, such)) = script.refuse
-                && reports.reports.iter().any(such)
-            {
-                let refused = reports.reports.into_iter().map(Event::Refused);
-                inner.events.send_modify(|all| all.extend(refused));
-                return (StatusCode::from_u16(status).unwrap(), "it has a result").into_response();
+            if let Some(refusal) = inner.refusal(script.refuse, &reports) {
+                return refusal;
             }
             let verdicts = vec![ReportVerdict::Accepted; reports.reports.len()];
             let events = reports.reports.into_iter().map(Event::Report).collect();
@@ -241,6 +234,27 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
     };
     inner.events.send_modify(|all| all.extend(events));
     reply.into_response()
+}
+
+impl Inner {
+    /// The answer to a batch that holds a report which is to be refused.
+    fn refusal(&self, refuse: Option<(u16, fn(&Report) -> bool)>, batch: &Reports) -> Option<Response> {
+        let (status, such) = refuse?;
+        if !batch.reports.iter().any(such) {
+            return None;
+        }
+        let refused = batch.reports.iter().cloned().map(Event::Refused);
+        self.events.send_modify(|all| all.extend(refused));
+        Some((StatusCode::from_u16(status).unwrap(), "it has a result").into_response())
+    }
+}
+
+/// What a leader whose clock is so far ahead says to a timestamp, where that is outside its window.
+fn out_of_time(ahead_s: i64, stamped_s: i64) -> Option<Problem> {
+    let now_ms = SystemClock::new().wall_ms() + ahead_s * 1_000;
+    let apart_s = (stamped_s - now_ms.div_euclid(1_000)).abs();
+    let problem = Problem::new(Code::TimestampOutOfWindow, "the clocks are apart");
+    (apart_s > sign::TIME_WINDOW_S).then(|| Problem { server_time: Some(Time(now_ms)), ..problem })
 }
 
 fn json(body: &impl Serialize) -> String {
