@@ -18,6 +18,7 @@ mod job_runs;
 mod jobs;
 mod json;
 mod limits;
+mod lists;
 mod replay;
 mod retries;
 mod sealing;

@@ -76,7 +76,7 @@ fn is_lost(world: &mut World) {
             Reply::Granted { fence } => fence,
             other => panic!("not granted: {other:?}"),
         };
-        world.run(Command::ExecutorGone { executor: ExecutorId::new("a").unwrap(), incarnation: life });
+        world.run(Command::ExecutorGone { executor: executor("a"), incarnation: life });
         world.run(Command::Lose { shard: shard(task_id(1)), fence, chance: 0 });
         world.now += 60_000;
     }
@@ -509,6 +509,9 @@ fn b106_overlap_looks_at_the_whole_run_and_a_queued_one_makes_no_step() {
 }
 
 /// B105: upstream of a step stands its job, too.
+/// What is done to a job while it runs.
+type Befall<'a> = &'a dyn Fn(&World) -> Command;
+
 #[test]
 fn b105_a_run_that_has_begun_ends_when_its_job_is_paused_or_deleted_or_its_caller_disabled() {
     let pause = |_: &World| {
@@ -534,7 +537,7 @@ fn b105_a_run_that_has_begun_ends_when_its_job_is_paused_or_deleted_or_its_calle
         let put = AccessCommand::PutCaller { caller: caller(), expected: None, settings, by };
         Command::Access(Box::new(put))
     };
-    let befalls: [(&str, &dyn Fn(&World) -> Command); 3] =
+    let befalls: [(&str, Befall<'_>); 3] =
         [("paused", &pause), ("deleted", &|_| command_of_delete("j")), ("disabled", &disable)];
     for (what, befall) in befalls {
         let mut world = with_flow(OverlapPolicy::Skip, flow());

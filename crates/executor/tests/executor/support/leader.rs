@@ -36,6 +36,9 @@ pub enum Event {
     Leave(Leave),
 }
 
+/// The status with which a batch is answered, and which report makes it so.
+type Refuse = (u16, fn(&Report) -> bool);
+
 #[derive(Default)]
 struct Script {
     /// How far its clock is ahead of this machine's, in seconds.
@@ -43,7 +46,7 @@ struct Script {
     /// Reports are answered with 503.
     deaf: bool,
     /// Batches with a report like that are answered with this status.
-    refuse: Option<(u16, fn(&Report) -> bool)>,
+    refuse: Option<Refuse>,
     /// Everything is answered with 421 and this hint.
     not_leader: Option<Option<String>>,
     /// Saves are not taken.
@@ -238,7 +241,7 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
 
 impl Inner {
     /// The answer to a batch that holds a report which is to be refused.
-    fn refusal(&self, refuse: Option<(u16, fn(&Report) -> bool)>, batch: &Reports) -> Option<Response> {
+    fn refusal(&self, refuse: Option<Refuse>, batch: &Reports) -> Option<Response> {
         let (status, such) = refuse?;
         if !batch.reports.iter().any(such) {
             return None;
@@ -254,7 +257,7 @@ fn out_of_time(ahead_s: i64, stamped_s: i64) -> Option<Problem> {
     let now_ms = SystemClock::new().wall_ms() + ahead_s * 1_000;
     let apart_s = (stamped_s - now_ms.div_euclid(1_000)).abs();
     let problem = Problem::new(Code::TimestampOutOfWindow, "the clocks are apart");
-    (apart_s > sign::TIME_WINDOW_S).then(|| Problem { server_time: Some(Time(now_ms)), ..problem })
+    (apart_s > sign::TIME_WINDOW_S).then_some(Problem { server_time: Some(Time(now_ms)), ..problem })
 }
 
 fn json(body: &impl Serialize) -> String {
