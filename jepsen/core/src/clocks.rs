@@ -16,8 +16,8 @@ pub struct Clocks {
     offsets: RangeMax,
     /// Offsets of whoever served: (when, ms).
     serving: Vec<(u64, i64)>,
-    /// A clock was stepped on purpose, or seen far from the harness's.
-    steps_seen: bool,
+    /// When a clock was first stepped on purpose, or seen far from the harness's.
+    first_step_ns: Option<u64>,
 }
 
 impl Clocks {
@@ -32,14 +32,18 @@ impl Clocks {
                 What::Probe(probe) => {
                     offsets.push((event.mono_ns, probe.wall_offset_ms));
                     // One answer that was held up on its way is no step.
-                    clocks.steps_seen |= probe.wall_offset_ms.unsigned_abs() > noise_ms.saturating_mul(20);
+                    if probe.wall_offset_ms.unsigned_abs() > noise_ms.saturating_mul(20) {
+                        clocks.first_step_ns.get_or_insert(event.mono_ns);
+                    }
                     if probe.serving.is_some() {
                         clocks.serving.push((event.mono_ns, probe.wall_offset_ms));
                     }
                     continue;
                 }
                 What::Fault(fault) if fault.package == "clock" => {
-                    clocks.steps_seen |= matches!(fault.phase.as_str(), "installed" | "indeterminate");
+                    if matches!(fault.phase.as_str(), "installed" | "indeterminate") {
+                        clocks.first_step_ns.get_or_insert(event.mono_ns);
+                    }
                     continue;
                 }
                 _ => continue,
@@ -59,7 +63,12 @@ impl Clocks {
 
     /// Whether any replica's clock was ever moved away from the harness's.
     pub fn stepped(&self) -> bool {
-        self.steps_seen
+        self.first_step_ns.is_some()
+    }
+
+    /// Whether one was by this instant; a step shows only in the next probe.
+    pub fn stepped_by(&self, mono_ns: u64) -> bool {
+        self.first_step_ns.is_some_and(|first| first <= mono_ns.saturating_add(SEEN_WITHIN_MS * MS))
     }
 
     /// The furthest that any replica's wall clock was ahead in this time, in ms; 0 when nothing was probed.
