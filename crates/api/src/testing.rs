@@ -19,6 +19,7 @@ mod jobs;
 mod json;
 mod limits;
 mod lists;
+mod markers;
 mod replay;
 mod retries;
 mod sealing;

@@ -247,4 +247,11 @@ async fn a_run_of_a_workflow_shows_its_steps() {
     let got = node.call(&Draft::get(&format!("/openapi/v1/tasks/{step}"))).await;
     assert_eq!((&got.body["step"], &got.body["runId"]), (&json!("load"), &json!(run)));
     assert_eq!(node.call(&graph(step)).await.body["nodes"], shown.body["nodes"]);
+    // A step is not tried again by itself (B106): its run begins anew as a whole.
+    let post = |call: &str| super::jobs::call("POST", &format!("tasks/{step}/{call}"), Value::Null);
+    node.call(&post("cancel")).await.is_ok();
+    let refused = node.call(&post("retry")).await;
+    refused.is(409, "conflict");
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(detail.contains("POST /openapi/v1/jobs/flow/run"), "{detail}");
 }

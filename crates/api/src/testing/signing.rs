@@ -339,6 +339,17 @@ async fn b126_queries_are_taken_as_they_are_written_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn b119_an_unknown_key_is_none_with_an_empty_secret() {
+    let universe = Universe::of(1).await;
+    let mut draft = Draft::get("/openapi/v1/cluster").by("ak_NOBODY", SECRET_A2);
+    draft.nonce = "0123456789abcdef".into();
+    assert_eq!(draft.timestamp, "1800000000");
+    // Worked out apart from the product, with the HMAC's key empty.
+    let signature = "ab434d6d64d406deb4338fcdfef43d29d0f0b4c64389d3c8bbb7295f727c1e4f";
+    universe.leader().send(draft.with_signature(signature)).await.is(401, "invalid_signature");
+}
+
+#[tokio::test]
 async fn b130_answers_show_no_secret_and_no_signature() {
     let universe = Universe::of(2).await;
     let draft = submit();

@@ -166,6 +166,25 @@ fn b18_overdue_jobs_show_until_each_of_them_waits_for_the_future_again() {
 }
 
 #[test]
+fn b64_a_job_that_is_in_time_waits_for_one_look_at_each_that_catches_up() {
+    let (mut core, behind) = (leader(), 500);
+    for number in 0..behind {
+        next(&mut core, number, START.wall_ms - 3_600_000, START);
+    }
+    next(&mut core, behind, START.wall_ms + 10, START);
+    let (mut looked, mut now) = (Vec::new(), at(20));
+    while !looked.contains(&look(behind)) {
+        assert!(looked.len() <= 2 * behind, "it is passed by");
+        let duties = batch(&mut core, now);
+        looked.extend(duties.clone());
+        // Each of them has many more instants behind it.
+        done(&mut core, duties, After::At(START.wall_ms - 3_000_000), now);
+        now = Now { mono_ms: now.mono_ms + 10, wall_ms: now.wall_ms + 10, cluster_ms: now.cluster_ms + 10 };
+    }
+    assert_ne!(batch(&mut core, now), [], "and the others go on");
+}
+
+#[test]
 fn b109_a_job_without_a_next_fire_leaves_the_wheel() {
     let mut core = leader();
     next(&mut core, 1, START.wall_ms + 100, START);
