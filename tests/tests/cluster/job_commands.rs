@@ -7,7 +7,7 @@ use std::time::Duration;
 use orloj_client::Client;
 use orloj_tests::cluster::{Cluster, Setup};
 use orloj_tests::process::{binary, until};
-use orloj_wire::rest::job::{HistoryEntry, JobSpec, RunJob};
+use orloj_wire::rest::job::{HistoryEntry, JobSpec, PreviewJob, RunJob};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,6 +49,35 @@ async fn a_job_fires_each_instant_once_and_its_tasks_run() {
     let again = client.run_job("beat", &RunJob { params: None, overlap: None }, Some("once")).await.unwrap();
     assert_eq!(run.task_id, again.task_id);
     the_command_looks_after_jobs(&cluster);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b55_the_zone_of_the_machine_is_none_of_the_jobs() {
+    let cluster = Cluster::start(Setup::default()).await;
+    for place in 0..3 {
+        let name = cluster.replica(place);
+        cluster.kill(&name).await;
+        cluster.start_again(&name, &[("TZ", "Asia/Tokyo")]);
+        cluster.all_answer().await;
+    }
+    // Phoenix knows no summer time: it is always seven hours behind.
+    let trigger = json!({"kind": "cron", "expression": "0 48 10 * * *", "timeZone": "America/Phoenix"});
+    let mut known = BTreeSet::new();
+    for place in 0..3 {
+        let (client, id) = (cluster.client_of(&[place], PATIENCE), format!("of-{place}"));
+        let job = serde_json::from_value(json!({"handler": "echo", "triggers": [trigger]})).unwrap();
+        let made = client.put_job(&id, &job, Some(0)).await.unwrap();
+        let listed = client.jobs(Some(100), None).await.unwrap().jobs;
+        let listed = listed.iter().find(|job| job.job_id == id).unwrap();
+        let previewed = client.preview_job(&id, &PreviewJob::default()).await.unwrap().fires[0].scheduled_at;
+        for job in [&made, listed, &client.job(&id).await.unwrap()] {
+            let next = job.state.next_fire.as_ref().map(|next| next.scheduled_at);
+            assert_eq!(next, Some(previewed), "{job:?}");
+        }
+        known.insert(previewed.to_string());
+    }
+    assert!(known.len() <= 2, "at most a day begins meanwhile: {known:?}");
+    assert!(known.iter().all(|instant| instant.ends_with("T17:48:00.000Z")), "{known:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,6 +20,7 @@ mod graph;
 mod job_cases;
 mod job_commands;
 mod jobs;
+mod leader_cases;
 mod leader_killed;
 mod leader_stopped;
 mod must_fail;
