@@ -91,10 +91,15 @@ INSTANT = re.compile(r"(\d{4})(-\d\d-\d\d[Tt].*)")
 
 
 def _as_written(value: object) -> object:
-    """What a schema lets through and the API does not mean: `1.0` for a whole number, instants before 1970."""
+    """What a schema lets through and the API does not mean: `1.0` for a whole number, instants before 1970, and integers
+    beyond 64 bits in free values, which are refused with 400."""
     match value:
+        case bool():
+            return value
         case float() if value.is_integer():
-            return int(value)
+            return _as_written(int(value))
+        case int():
+            return min(max(value, -(2**63)), 2**64 - 1)
         case str() if (found := INSTANT.fullmatch(value)) and int(found[1]) < 1970:
             # Leap years have every day.
             return f"{2000 + int(found[1]) % 20 * 4}{found[2]}"
