@@ -260,6 +260,10 @@ impl<'a> Tasks<'a> {
                     }
                 }
                 What::FinalTask(row) => {
+                    // Nor does an executor, of a shard that was never pushed.
+                    if row.shard_total > 1 {
+                        self.sharded.insert(&row.task.task_id);
+                    }
                     if let Some(label) = &row.label {
                         self.labels.entry(label).or_default().insert(&row.task.task_id);
                     }

@@ -1,6 +1,6 @@
 //! D10: placement follows the ring.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
 use crate::attempts::{Life, Tasks};
@@ -16,14 +16,11 @@ use crate::verdict::Judgement;
 const PUSH_MS: u64 = 400;
 /// Beside that: what an executor gave back so shortly before may have counted as held when the attempt was placed, in ms.
 const GIVEN_BACK_MS: u64 = 100;
-/// How many of those that an executor gave back are remembered.
-const GIVEN_BACK: usize = 1_024;
 
-/// D10. A first attempt goes to the executor to which its key belongs on the ring of those that live, if that one had a
-/// slot when it was placed and its bound on load left room. Both are worked out apart from the product, and so is the
-/// ring: at most so many attempts can have counted as held by the owner, and at least so many by all. The key is the
-/// routing key, the job, or the handler. Tasks of several shards or of another strategy are left out, and so is what was
-/// placed near a fault.
+/// D10. A first attempt goes to the executor to which its key belongs on the ring of those that live, if that one held
+/// nothing when it was placed: then it has a slot, and no bound on load keeps it out. The ring is worked out apart from
+/// the product; the key is the routing key, the job, or the handler. Tasks of several shards or of another strategy are
+/// left out, and so is what was placed near a fault.
 ///
 /// `looked_at` counts the attempts that were judged, `keys` their different keys, and `executors` to how many executors
 /// they belong.
@@ -50,7 +47,7 @@ pub fn follows_the_ring(history: &History, options: &Options) -> Vec<Judgement> 
             let since = event
                 .mono_ns
                 .saturating_sub((push_ms(event.mono_ns, recv, life, &clocks) + GIVEN_BACK_MS) * MS);
-            if fleet.has_room(owner, recv.grant.fence, since)
+            if fleet.was_idle(owner, since)
                 && !coming.has_older(owner, event, recv)
                 && !unpushed.counted(owner, &recv.grant, granted_at_ms(recv, life))
             {
@@ -59,8 +56,9 @@ pub fn follows_the_ring(history: &History, options: &Options) -> Vec<Judgement> 
                 executors.insert(owner);
                 if owner != recv.executor {
                     let went = &recv.executor;
-                    let what =
-                        format!("its key {key:?} belongs to {owner}, which had room, and it went to {went}");
+                    let what = format!(
+                        "its key {key:?} belongs to {owner}, which held nothing, and it went to {went}"
+                    );
                     word.violated(what, Some(&recv.grant.task), &[event.i]);
                 }
             }
@@ -102,25 +100,11 @@ fn push_ms(mono_ns: u64, recv: &Recv, life: &Life<'_>, clocks: &Clocks) -> u64 {
 /// What an executor holds, or has no acknowledgement for.
 #[derive(Default)]
 struct Holder<'a> {
-    slots: usize,
     held: BTreeSet<&'a Grant>,
-    /// The fences of those of them that have not come to their end.
-    at_work: BTreeSet<u64>,
     /// Something has been pushed to this life of it: the leader knows it.
     is_known: bool,
-    /// When it began its life, in ns.
-    began_ns: u64,
-    /// When it gave the last ones back, in ns, at most [`GIVEN_BACK`] of them.
-    given_back_ns: VecDeque<u64>,
-}
-
-impl Holder<'_> {
-    /// How many can have counted as held at some time since then, at most; `None` where that cannot be told.
-    fn held_at_most(&self, since: u64) -> Option<usize> {
-        let forgotten = self.given_back_ns.len() == GIVEN_BACK && self.given_back_ns[0] >= since;
-        let back = self.given_back_ns.iter().rev().take_while(|instant| **instant >= since).count();
-        (self.is_known && self.began_ns < since && !forgotten).then_some(self.held.len() + back)
-    }
+    /// When it last gave something back, or began its life, in ns.
+    changed_ns: u64,
 }
 
 /// The executors that live.
@@ -130,23 +114,16 @@ struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    /// Whether an executor surely had a slot since then, and might have the attempt with this fence: it holds at most 1.25
-    /// times its share, rounded up, of all that are held, that one included.
-    fn has_room(&self, executor: &str, fence: u64, since: u64) -> bool {
-        let Some(holder) = self.living.get(executor) else { return false };
-        let Some(held) = holder.held_at_most(since) else { return false };
-        let older = |holder: &Holder<'_>| holder.at_work.range(..fence).count();
-        let at_work = self.living.values().map(older).sum::<usize>();
-        // Some of them may be over by the leader's word: they have timed out, or are cancelled.
-        let all = at_work - at_work / 10;
-        held < holder.slots && 4 * held * self.living.len() < 5 * (all + 1)
+    fn was_idle(&self, executor: &str, since: u64) -> bool {
+        let is_idle =
+            |holder: &Holder<'_>| holder.is_known && holder.held.is_empty() && holder.changed_ns < since;
+        self.living.get(executor).is_some_and(is_idle)
     }
 
     fn take(&mut self, event: &'a Event) {
         match &event.what {
             What::ExecutorUp(up) => {
-                let slots = up.slots as usize;
-                let holder = Holder { slots, began_ns: event.mono_ns, ..Holder::default() };
+                let holder = Holder { changed_ns: event.mono_ns, ..Holder::default() };
                 self.living.insert(&up.executor, holder);
             }
             What::ExecutorDown(down) => {
@@ -156,32 +133,18 @@ impl<'a> Fleet<'a> {
                 if let Some(holder) = self.living.get_mut(recv.executor.as_str()) {
                     holder.is_known = true;
                     holder.held.insert(&recv.grant);
-                    if recv.verdict == "accepted" {
-                        holder.at_work.insert(recv.grant.fence);
-                    }
                 }
             }
             What::ReportAcked(acked) => self.give_back(&acked.executor, &acked.grant, event),
-            What::Finish(end) => {
-                if let Some(holder) = self.living.get_mut(end.executor.as_str()) {
-                    holder.at_work.remove(&end.grant.fence);
-                }
-                if end.outcome == "dropped" {
-                    self.give_back(&end.executor, &end.grant, event);
-                }
-            }
+            What::Finish(end) if end.outcome == "dropped" => self.give_back(&end.executor, &end.grant, event),
             _ => {}
         }
     }
 
     fn give_back(&mut self, executor: &str, grant: &Grant, event: &Event) {
-        let Some(holder) = self.living.get_mut(executor) else { return };
-        holder.at_work.remove(&grant.fence);
-        if holder.held.remove(grant) {
-            if holder.given_back_ns.len() == GIVEN_BACK {
-                holder.given_back_ns.pop_front();
-            }
-            holder.given_back_ns.push_back(event.mono_ns);
+        if let Some(holder) = self.living.get_mut(executor) {
+            holder.held.remove(grant);
+            holder.changed_ns = event.mono_ns;
         }
     }
 }
