@@ -93,7 +93,7 @@ fn from_toml(value: toml::Value) -> anyhow::Result<Value> {
 fn add(written: &mut Written, value: Value, now: i64) -> anyhow::Result<()> {
     match value {
         Value::Array(jobs) => add_jobs(written, jobs, now),
-        Value::Object(mut fields) if fields.contains_key("jobs") || fields.contains_key("calendars") => {
+        Value::Object(mut fields) if holds_lists(&fields) => {
             let mut list = |name: &str| match fields.remove(name) {
                 None => Ok(Vec::new()),
                 Some(Value::Array(items)) => Ok(items),
@@ -112,6 +112,12 @@ fn add(written: &mut Written, value: Value, now: i64) -> anyhow::Result<()> {
         job @ Value::Object(_) => add_jobs(written, vec![job], now),
         _ => bail!("it holds neither a job nor a list of jobs"),
     }
+}
+
+/// Whether an object holds `jobs` and `calendars`. A job has `calendars`, too.
+fn holds_lists(fields: &Map<String, Value>) -> bool {
+    let is_job = ["jobId", "handler", "steps"].iter().any(|field| fields.contains_key(*field));
+    fields.contains_key("jobs") || (fields.contains_key("calendars") && !is_job)
 }
 
 fn add_jobs(written: &mut Written, jobs: Vec<Value>, now: i64) -> anyhow::Result<()> {

@@ -74,6 +74,9 @@ fn one_job_and_a_list_of_jobs_are_files_too() {
     let list = json!([one, {"jobId": "b", "handler": "echo"}]);
     assert_eq!(read("j.json", &list.to_string()).unwrap().jobs.len(), 2);
     assert_eq!(read("j.toml", "jobId = \"a\"\nhandler = \"echo\"\n").unwrap().jobs.len(), 1);
+    // Also where the job names calendars, as a file of several things does.
+    let read = read("j.json", r#"{"jobId": "a", "handler": "echo", "calendars": ["holidays"]}"#).unwrap();
+    assert_eq!((read.jobs.len(), read.calendars.len()), (1, 0));
 }
 
 #[test]
