@@ -39,6 +39,17 @@ async fn skipped(client: &Client, id: &str) -> u64 {
     counts(client, id).await.map_or(0, |counts| counts.skipped.values().sum())
 }
 
+/// The instant of a job's next fire, once it is known.
+async fn next_fire(client: &Client, id: &str) -> i64 {
+    let mut next = None;
+    until("its next fire is known", PATIENCE, async || {
+        next = client.job(id).await.ok().and_then(|job| job.state.next_fire);
+        next.is_some()
+    })
+    .await;
+    next.expect("it is known").scheduled_at.0
+}
+
 /// Waits until the wall clock shows this.
 async fn wall_shows(at: i64) {
     let left = at - SystemClock::new().wall_ms();
@@ -116,13 +127,7 @@ async fn b13_a_leader_that_goes_around_an_instant_swallows_none() {
         let before = made(&client, "tick").await;
         until("it fires", PATIENCE, async || made(&client, "tick").await > before + 1).await;
         let leader = cluster.replica(cluster.leader().await);
-        let mut next = None;
-        until("its next fire is known", PATIENCE, async || {
-            next = client.job("tick").await.ok().and_then(|job| job.state.next_fire);
-            next.is_some()
-        })
-        .await;
-        let next = next.expect("it is known").scheduled_at.0;
+        let next = next_fire(&client, "tick").await;
         wall_shows(next + EVERY + offset).await;
         let signal = if number % 2 == 0 { Signal::TERM } else { Signal::KILL };
         let pid = cluster.pid(&leader);
@@ -335,13 +340,7 @@ async fn b108_nothing_fires_behind_the_answer_to_a_pause() {
     for round in 0..rounds {
         let before = made(&client, "tick").await;
         until("it fires", PATIENCE, async || made(&client, "tick").await > before).await;
-        let mut next = None;
-        until("its next fire is known", PATIENCE, async || {
-            next = client.job("tick").await.ok().and_then(|job| job.state.next_fire);
-            next.is_some()
-        })
-        .await;
-        let next = next.expect("it is known").scheduled_at.0;
+        let next = next_fire(&client, "tick").await;
         wall_shows(next + 250 + (round as i64 % 5 - 2) * 20).await;
         clients[round % 3].pause_job("tick", "stop").await.expect("it is paused");
         let paused = client.job("tick").await.expect("it is there").state;

@@ -13,10 +13,9 @@ use orloj_wire::time::Time;
 use serde_json::json;
 
 use super::jobs::job;
+use super::replica_data::SHORT_LOG;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Little is kept of the log, so that only a snapshot can help.
-const SHORT_LOG: [&str; 2] = ["store.snapshot.log-bytes=200000", "store.snapshot.keep-log-entries=50"];
 
 fn quick(_: usize) -> u16 {
     204

@@ -12,9 +12,9 @@ use orloj_wire::sign::{Label, Outgoing, SIGNATURE_HEADER, Secret};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::replica_data::SHORT_LOG;
+
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The log is short, so that a replica which was away for a while needs a snapshot.
-const SHORT_LOG: [&str; 2] = ["store.snapshot.log-bytes=200000", "store.snapshot.keep-log-entries=50"];
 /// The third submission of a key with the usual limits is too many when all come within so long.
 const AT_ONCE: Duration = Duration::from_millis(300);
 

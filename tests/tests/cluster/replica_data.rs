@@ -11,7 +11,8 @@ use orloj_wire::rest::{Cluster as View, Submit};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Little is kept of the log, so that only a snapshot can help.
-const SHORT_LOG: [&str; 2] = ["store.snapshot.log-bytes=200000", "store.snapshot.keep-log-entries=50"];
+pub(super) const SHORT_LOG: [&str; 2] =
+    ["store.snapshot.log-bytes=200000", "store.snapshot.keep-log-entries=50"];
 
 fn load(cluster: &Cluster, name: &str) -> Running {
     let make = |_: &str, number| {
