@@ -107,6 +107,8 @@ pub enum What {
     ExecutorUp(ExecutorUp),
     /// An executor's life ended (killed, stopped by the harness, or left).
     ExecutorDown(ExecutorDown),
+    /// An executor told the leader that its room ended or began.
+    RoomSaid(RoomSaid),
     /// An executor heard of a round by an announcement or a heartbeat's answer.
     RoundHeard(RoundHeard),
     /// An executor received one attempt in a push.

@@ -4,7 +4,7 @@ mod answers;
 
 use std::collections::BTreeMap;
 
-use orloj_jepsen_core::event::What;
+use orloj_jepsen_core::event::{RoomSaid, What};
 use orloj_wire::protocol::{AttemptRef, Heartbeat, Leave, Register, Reports};
 
 use super::call::{Call, CallBody};
@@ -65,6 +65,8 @@ pub(super) struct Duties {
     alone: bool,
     /// The leader was last told that there is no room.
     said_full: bool,
+    /// As `said_full`, but not taken back until it has been told otherwise.
+    told_full: bool,
 }
 
 impl Duties {
@@ -85,6 +87,7 @@ impl Duties {
             reports_pause: Pause::default(),
             alone: false,
             said_full: false,
+            told_full: false,
         }
     }
 
@@ -111,8 +114,10 @@ impl Duties {
         self.reports_due = self.reports_due.min(now_ns);
     }
 
-    pub(super) fn said_room(&mut self, room: bool) {
+    /// It tells the leader whether it has room. True when that differs from what it told last.
+    fn tell_room(&mut self, room: bool) -> bool {
         self.said_full = !room;
+        std::mem::replace(&mut self.told_full, !room) == room
     }
 
     pub(super) fn room(&mut self, now_ns: u64, room: bool) {
@@ -244,9 +249,18 @@ impl Mock {
         }
     }
 
+    /// Writes down what a heartbeat or an answer to a push tells of its room.
+    pub(super) fn say_room(&mut self, now: Now) {
+        let room = self.free_slots() > 0 && self.free_places() > 0;
+        if self.duties.tell_room(room) {
+            let (executor, incarnation) = (self.profile.id.clone(), self.incarnation);
+            self.note(now, None, What::RoomSaid(RoomSaid { executor, incarnation, room }));
+        }
+    }
+
     fn heartbeat(&mut self, now: Now) -> Heartbeat {
         let free_slots = self.free_slots();
-        self.duties.said_room(free_slots > 0 && self.free_places() > 0);
+        self.say_room(now);
         Heartbeat {
             executor_id: self.profile.id.clone(),
             incarnation: self.incarnation,

@@ -134,7 +134,7 @@ fn ok(task: &str, fence: u64) -> Dispatch {
 
 #[test]
 fn an_attempt_is_received_started_finished_reported_and_acknowledged() {
-    let mut bench = Bench::new(1, 1);
+    let mut bench = Bench::new(2, 1);
     bench.register(1);
     assert_eq!(bench.offer(1, ok("a", 5)), (RunVerdict::Accepted, None));
     assert!(bench.reports(49).is_empty());
@@ -452,6 +452,8 @@ fn a_full_executor_says_at_once_when_it_has_room() {
     bench.offer(1, ok("a", 5));
     let calls = bench.pass(50);
     assert!(calls.iter().any(|call| matches!(&call.body, CallBody::Heartbeat(beat) if beat.free_slots == 1)));
+    let said = |what: &What| if let What::RoomSaid(said) = what { Some(said.room) } else { None };
+    assert_eq!(bench.what().iter().filter_map(said).collect::<Vec<_>>(), [false, true], "each word once");
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Mock {
         }
         self.fill_slots(now);
         (ack.free_slots, ack.free_places) = (self.free_slots(), self.free_places());
-        self.duties.said_room(ack.free_slots > 0 && ack.free_places > 0);
+        self.say_room(now);
         self.spoiled(ack)
     }
 

@@ -20,7 +20,7 @@ const GIVEN_BACK_MS: u64 = 100;
 /// D10. A first attempt goes to the executor to which its key belongs on the ring of those that live, if that one held
 /// nothing when it was placed: then it has a slot, and no bound on load keeps it out. The ring is worked out apart from
 /// the product; the key is the routing key, the job, or the handler. Tasks of several shards or of another strategy are
-/// left out, and so is what was placed near a fault.
+/// left out, and so is what was placed near a fault, or while the owner's last word was that it has no room.
 ///
 /// `looked_at` counts the attempts that were judged, `keys` their different keys, and `executors` to how many executors
 /// they belong.
@@ -103,7 +103,9 @@ struct Holder<'a> {
     held: BTreeSet<&'a Grant>,
     /// Something has been pushed to this life of it: the leader knows it.
     is_known: bool,
-    /// When it last gave something back, or began its life, in ns.
+    /// Its last word to the leader is that it has no room.
+    said_full: bool,
+    /// When it last gave something back, told of its room, or began its life, in ns.
     changed_ns: u64,
 }
 
@@ -115,8 +117,9 @@ struct Fleet<'a> {
 
 impl<'a> Fleet<'a> {
     fn was_idle(&self, executor: &str, since: u64) -> bool {
-        let is_idle =
-            |holder: &Holder<'_>| holder.is_known && holder.held.is_empty() && holder.changed_ns < since;
+        let is_idle = |holder: &Holder<'_>| {
+            holder.is_known && !holder.said_full && holder.held.is_empty() && holder.changed_ns < since
+        };
         self.living.get(executor).is_some_and(is_idle)
     }
 
@@ -133,6 +136,12 @@ impl<'a> Fleet<'a> {
                 if let Some(holder) = self.living.get_mut(recv.executor.as_str()) {
                     holder.is_known = true;
                     holder.held.insert(&recv.grant);
+                }
+            }
+            What::RoomSaid(said) => {
+                if let Some(holder) = self.living.get_mut(said.executor.as_str()) {
+                    holder.said_full = !said.room;
+                    holder.changed_ns = event.mono_ns;
                 }
             }
             What::ReportAcked(acked) => self.give_back(&acked.executor, &acked.grant, event),

@@ -42,6 +42,21 @@ pub struct ExecutorDown {
     pub incarnation: u64,
 }
 
+/// An executor told the leader that it has no room for another attempt, or that it has room again.
+///
+/// Written where what it says (in a heartbeat, or in its answer to a push) differs from what it said last in its life;
+/// a life begins with room.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RoomSaid {
+    /// Its id.
+    pub executor: String,
+    /// Its life.
+    pub incarnation: u64,
+    /// Whether it has room.
+    pub room: bool,
+}
+
 /// An executor heard of a round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -119,6 +119,7 @@ fn row(subject: &Subject<'_>, event: &Event, cited: &BTreeSet<u64>) -> Option<Ro
         }
         What::ExecutorUp(up) => (Shape::Note(up.executor.clone()), "state"),
         What::ExecutorDown(down) => (Shape::Note(down.executor.clone()), "info"),
+        What::RoomSaid(said) => (arrow(Some(said.executor.clone()), leader(), false), "plain"),
         What::RoundHeard(heard) => (arrow(heard.leader.clone(), Some(heard.executor.clone()), true), "state"),
         What::Fault(_) | What::Links(_) => (Shape::Across, "fault-row"),
         What::Phase(_) => (Shape::Across, "phase-row"),

@@ -11,6 +11,7 @@ pub fn name(event: &Event) -> &'static str {
         What::List(_) => "list",
         What::ExecutorUp(_) => "executor up",
         What::ExecutorDown(_) => "executor down",
+        What::RoomSaid(_) => "room said",
         What::RoundHeard(_) => "round heard",
         What::Recv(_) => "push received",
         What::Start(_) => "start",
@@ -97,6 +98,9 @@ fn values(event: &Event) -> String {
         }
         What::ExecutorUp(up) => format!("{} life {}, {} slots", up.executor, up.incarnation, up.slots),
         What::ExecutorDown(down) => format!("{} life {}", down.executor, down.incarnation),
+        What::RoomSaid(said) => {
+            format!("{} has {}", said.executor, if said.room { "room again" } else { "no room" })
+        }
         What::RoundHeard(heard) => {
             let from = heard.leader.as_ref().map(|leader| format!(" from {leader}")).unwrap_or_default();
             format!("{} heard of round {}{from}", heard.executor, heard.round)
