@@ -140,6 +140,8 @@ pub struct ClusterOptions {
     pub keep_log_entries: u64,
     /// Size of each replica's disk, in MiB.
     pub disk_mib: u64,
+    /// Slots of each mock executor, and as many queue places.
+    pub executor_slots: u32,
     /// Whether each replica's own monotonic clock starts elsewhere, on machines that can do it.
     pub shift_monotonic: bool,
 }
@@ -156,6 +158,7 @@ impl Default for ClusterOptions {
             snapshot_log_bytes: 512 << 10,
             keep_log_entries: 200,
             disk_mib: 384,
+            executor_slots: 8,
             shift_monotonic: true,
         }
     }

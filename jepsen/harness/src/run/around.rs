@@ -34,8 +34,6 @@ use crate::nemesis::resolve::Sighting;
 use crate::plan::RunOptions;
 use crate::store::RunDir;
 
-/// Slots of a mock executor.
-const SLOTS: u32 = 8;
 /// For agents to end once they are told to.
 const PATIENCE: Duration = Duration::from_secs(40);
 
@@ -124,8 +122,8 @@ impl<'a> Around<'a> {
             id: name.to_owned(),
             address: address.clone(),
             handlers: vec!["mock".to_owned()],
-            slots: SLOTS,
-            queue: SLOTS,
+            slots: self.options.cluster.executor_slots,
+            queue: self.options.cluster.executor_slots,
             weight: 100,
             zone: None,
             labels: BTreeMap::new(),
