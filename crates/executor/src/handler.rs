@@ -63,7 +63,7 @@ pub struct HandlerError {
     pub message: String,
     /// Whether another try can help.
     pub retryable: bool,
-    /// The delay before the next try that it asks for; else the task's backoff holds.
+    /// The least delay before the next try that it asks for, up to seven days; the task's backoff holds where it is longer.
     pub retry_after: Option<Duration>,
 }
 

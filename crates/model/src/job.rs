@@ -139,7 +139,12 @@ impl Definition {
 
     /// Whether a trigger counts from the end of the last task, so that the end of a task changes the next fire.
     pub fn has_delays(&self) -> bool {
-        self.triggers.iter().any(|trigger| matches!(trigger.kind(), Kind::FixedDelay { .. }))
+        self.triggers.iter().any(is_delay)
+    }
+
+    /// A fixed delay has no fire while a task is open.
+    fn may_fire_beside(&self, progress: &Progress, trigger: u16) -> bool {
+        !progress.open || !self.triggers.get(usize::from(trigger)).is_some_and(is_delay)
     }
 
     /// Whether a trigger may still create tasks.
@@ -160,6 +165,7 @@ impl Definition {
             && !triggers.is_empty()
             && triggers.windows(2).all(|pair| pair[0] < pair[1])
             && triggers.iter().all(|trigger| self.has_fires_left(progress, *trigger))
+            && triggers.iter().all(|trigger| self.may_fire_beside(progress, *trigger))
             && next.passed.len() <= NEXT_PASSED_LIMIT
     }
 
@@ -167,6 +173,10 @@ impl Definition {
     pub fn task(&self, key: &JobKey, origin: Origin, due_at: Millis, filled: &Filled) -> TaskSpec {
         self.template.task(&key.caller, origin, due_at, filled)
     }
+}
+
+fn is_delay(trigger: &Trigger) -> bool {
+    matches!(trigger.kind(), Kind::FixedDelay { .. })
 }
 
 impl Template {

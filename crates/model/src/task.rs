@@ -365,6 +365,9 @@ pub struct Progress {
     pub note: String,
 }
 
+/// The longest delay before a retry that a handler may ask for: seven days, as in a list of backoffs. More is cut down to it.
+pub const MAX_RETRY_AFTER_MS: u64 = 7 * 86_400_000;
+
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
@@ -374,7 +377,8 @@ pub enum Outcome {
     Failed {
         /// Whether another try can help.
         retryable: bool,
-        /// The delay that the handler asks for before the next try, in milliseconds.
+        /// The least delay that the handler asks for before the next try, in milliseconds, up to [`MAX_RETRY_AFTER_MS`];
+        /// a longer backoff holds all the same.
         retry_after_ms: Option<u64>,
     },
     /// It ran longer than its timeout.

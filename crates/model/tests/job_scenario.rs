@@ -643,6 +643,49 @@ fn b16_a_fixed_delay_counts_from_the_end_of_the_last_task() {
 }
 
 #[test]
+fn a_fixed_delay_counts_from_the_end_of_a_run_by_hand() {
+    for policy in [Allow, Skip, Queue, CancelOther] {
+        let mut delayed = definition(policy);
+        delayed.triggers = vec![trigger(after_each(5_000))];
+        let mut world = World::with_job("j", delayed);
+        let stale = command(JobCommand::Fire(world.fire("j", task_id(9)).expect("it has a next fire")));
+        world.now += 2_000;
+        let run = world.run_now("j", task_id(1), None);
+        assert_eq!(world.run(command(JobCommand::RunNow(Box::new(run)))), started(1));
+        assert_eq!(world.next_at("j"), None, "{policy:?}: nothing fires while it is open");
+        assert!(world.needs_next("j"));
+        let answer = world.answer("j").expect("the job is there");
+        world.run(answer);
+        assert_eq!((world.next_at("j"), world.job("j").state.wanted), (None, false), "{policy:?}");
+        world.now += 10_000;
+        let revision = world.job("j").state.revision;
+        assert_eq!(world.run(stale), refused(Refusal::StaleJob { revision }), "{policy:?}");
+        succeed(&mut world, 1);
+        let answer = world.answer("j").expect("the job is there");
+        world.run(answer);
+        assert_eq!(world.next_at("j"), Some(world.now + 5_000), "{policy:?}");
+        assert_eq!(world.skips("j"), [], "{policy:?}");
+    }
+}
+
+#[test]
+fn a_fixed_delay_of_a_paused_job_is_looked_for_anew_after_a_run_by_hand() {
+    let mut delayed = definition(Skip);
+    delayed.triggers = vec![trigger(after_each(5_000))];
+    let mut world = World::with_job("j", delayed);
+    world.run(pause("j", ""));
+    let early = resume(&world, "j", None);
+    let run = world.run_now("j", task_id(1), None);
+    assert_eq!(world.run(command(JobCommand::RunNow(Box::new(run)))), started(1));
+    assert!(!world.needs_next("j"));
+    let revision = world.job("j").state.revision;
+    assert_eq!(world.run(early), refused(Refusal::StaleJob { revision }), "it knew of no open task");
+    let resume = resume(&world, "j", None);
+    world.run(resume);
+    assert_eq!(world.next_at("j"), None);
+}
+
+#[test]
 fn a_fixed_delay_survives_a_pause_in_which_its_task_ends() {
     let mut delayed = definition(Skip);
     delayed.triggers = vec![trigger(after_each(5_000))];

@@ -3,8 +3,10 @@
 mod common;
 
 use common::*;
-use orloj_model::command::{Claim, Command, DueTime, Idempotency, Submit};
-use orloj_model::task::{Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Status, TaskSpec};
+use orloj_model::command::{Claim, Command, DueTime, Idempotency, ShardRef, Submit};
+use orloj_model::task::{
+    MAX_RETRY_AFTER_MS, Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Status, TaskSpec,
+};
 use orloj_model::{Event, Refusal, Reply};
 
 fn refused(refusal: Refusal) -> Reply {
@@ -96,6 +98,18 @@ fn b68_failures_retry_after_the_backoff_until_no_try_is_left() {
     let fence = world.grant(task_id(1), 3, "b");
     let reply = world.run(report(task_id(1), 3, fence, "b", FAILED));
     assert!(matches!(reply, Reply::Task { status: Status::Failed, .. }), "{reply:?}");
+}
+
+#[test]
+fn a_handler_may_put_off_the_next_try_for_a_week_at_most_and_never_hasten_it() {
+    for (asked, delay) in [(1, 10_000), (20_000, 20_000), (u64::MAX, MAX_RETRY_AFTER_MS)] {
+        let mut world = with_task(DueTime::After(0));
+        let fence = world.grant(task_id(1), 1, "a");
+        let outcome = Outcome::Failed { retryable: true, retry_after_ms: Some(asked) };
+        world.run(report(task_id(1), 1, fence, "a", outcome));
+        let due_at = world.task(task_id(1)).state.due_at;
+        assert_eq!(due_at, world.now.saturating_add_unsigned(delay), "asked for {asked} ms");
+    }
 }
 
 #[test]
@@ -372,6 +386,28 @@ fn nothing_is_granted_after_its_deadline_to_first_start() {
     world.run(submit(task_id(1), TaskSpec { expire_at, ..spec() }, DueTime::After(0)));
     world.now += 100;
     assert_eq!(world.run(grant(task_id(1), 1, "a", 1)), refused(Refusal::Expired));
+    let reply = world.run(Command::Expire { task: task_id(1) });
+    assert!(matches!(reply, Reply::Task { status: Status::Skipped, .. }), "{reply:?}");
+}
+
+#[test]
+fn a_task_of_which_one_shard_has_started_by_its_deadline_starts_the_others_after_it() {
+    let mut world = World::ready();
+    let expire_at = Some(world.now + 100);
+    world.run(submit(task_id(1), TaskSpec { expire_at, shard_total: 2, ..spec() }, DueTime::After(0)));
+    let fence = world.grant(task_id(1), 1, "a");
+    world.now += 100;
+    let second = ShardRef { task: task_id(1), shard: 1 };
+    let executor = executor("b");
+    let grant = Command::Grant { shard: second, attempt: 1, executor, incarnation: 1 };
+    assert_eq!(world.run(Command::Expire { task: task_id(1) }), refused(Refusal::NotExpired));
+    let Reply::Granted { fence: of_second } = world.run(grant.clone()) else { panic!("it runs already") };
+    // Given back before anything has started, it is as late as any other task.
+    world.run(Command::Requeue { shard: second, fence: of_second, message: String::new() });
+    world.run(Command::Requeue { shard: shard(task_id(1)), fence, message: String::new() });
+    let Command::Grant { shard, executor, incarnation, .. } = grant else { unreachable!("it is one") };
+    let again = Command::Grant { shard, attempt: 2, executor, incarnation };
+    assert_eq!(world.run(again), refused(Refusal::Expired));
     let reply = world.run(Command::Expire { task: task_id(1) });
     assert!(matches!(reply, Reply::Task { status: Status::Skipped, .. }), "{reply:?}");
 }

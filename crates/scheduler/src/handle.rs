@@ -7,6 +7,7 @@ use orloj_model::executor::{ExecutorState, Registration};
 use orloj_model::id::{ExecutorId, Round, check_name};
 use orloj_model::query;
 use orloj_model::task::{CHECKPOINT_LIMIT, MESSAGE_LIMIT, Outcome, Progress};
+use orloj_model::trigger::LAST_INSTANT;
 use orloj_model::{Command, Refusal, Reply};
 use orloj_raft_store::Store;
 use orloj_wire::protocol::{
@@ -340,8 +341,9 @@ fn report_command(executor: &ExecutorId, report: protocol::Report) -> Result<Com
         message: report.message,
         result: report.result.map(String::into_bytes),
         log_tail: report.log_tail,
-        started_at: report.started_at,
-        ended_at: Some(report.ended_at),
+        // By the executor's clock, which may show anything; what cannot be shown as a date is no use to anybody.
+        started_at: report.started_at.map(|at| at.clamp(0, LAST_INSTANT)),
+        ended_at: Some(report.ended_at.clamp(0, LAST_INSTANT)),
         chance: chance(fence, shard.into()),
     })))
 }
@@ -384,8 +386,36 @@ pub(crate) fn state_name(state: ExecutorState, suspect: bool) -> &'static str {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a failed test")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_an_executors_clock_shows_can_always_be_shown_as_a_date() {
+        let report = |started_at, ended_at| protocol::Report {
+            attempt: protocol::AttemptRef {
+                task_id: orloj_model::id::TaskId([7; 16]).to_string(),
+                shard_index: 0,
+                attempt: 1,
+                fence: 9,
+            },
+            incarnation: 1,
+            outcome: ReportOutcome::Succeeded,
+            retryable: false,
+            retry_after_ms: None,
+            message: None,
+            result: None,
+            log_tail: None,
+            started_at: Some(started_at),
+            ended_at,
+        };
+        for (started_at, ended_at) in [(i64::MIN, i64::MAX), (-1, LAST_INSTANT + 1), (0, LAST_INSTANT)] {
+            let id = ExecutorId::new("e1").unwrap();
+            let command = report_command(&id, report(started_at, ended_at)).unwrap();
+            let Command::Report(report) = command else { panic!("{command:?}") };
+            assert_eq!((report.started_at, report.ended_at), (Some(0), Some(LAST_INSTANT)));
+        }
+    }
 
     #[test]
     fn a_save_beyond_a_limit_is_refused_by_name_and_not_as_one_without_a_lease() {

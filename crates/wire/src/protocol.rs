@@ -232,7 +232,7 @@ pub struct Report {
     /// Of a failure: whether another try can help.
     #[serde(default = "yes")]
     pub retryable: bool,
-    /// Of a failure: the delay that the handler asks for, in ms.
+    /// Of a failure: the least delay that the handler asks for, in ms; what is above seven days counts as seven.
     #[serde(default)]
     pub retry_after_ms: Option<u64>,
     /// In the handler's words; at most 4 KiB.

@@ -10,8 +10,8 @@ use crate::mutant::{Mutant, is_on};
 use crate::schema::{ExecutorTable, ShardTable, SpecTable};
 use crate::tables::{ReadExt as _, Write};
 use crate::task::{
-    DueClock, LOG_TAIL_LIMIT, MESSAGE_LIMIT, Outcome, Phase, RESULT_LIMIT, Reason, RetryPolicy, Shard,
-    Status, Strategy, TaskEvent, TaskState,
+    DueClock, LOG_TAIL_LIMIT, MAX_RETRY_AFTER_MS, MESSAGE_LIMIT, Outcome, Phase, RESULT_LIMIT, Reason,
+    RetryPolicy, Shard, Status, Strategy, TaskEvent, TaskState,
 };
 
 /// How an attempt ended, from whoever says so.
@@ -280,7 +280,7 @@ fn next_phase<T: Write>(
         return Ok(Phase::Done);
     }
     let backoff_ms = policy.delay_ms(shard.failures + shard.losses, end.chance);
-    let delay_ms = asked_ms.unwrap_or(0).max(backoff_ms);
+    let delay_ms = asked_ms.unwrap_or(0).min(MAX_RETRY_AFTER_MS).max(backoff_ms);
     let delay_ms = if is_on(Mutant::BackoffIgnored) { delay_ms / 4 } else { delay_ms };
     let at = cx.now().saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX));
     Ok(Phase::Due { at, clock: DueClock::Cluster })

@@ -52,8 +52,9 @@ pub(crate) fn grant<T: Write>(
         Phase::Due { .. } | Phase::Ready { .. } => {}
         _ => return Ok(Reply::Refused(Refusal::NotWaiting)),
     }
-    // In the expiry index until its first start: too late for that now, and about to be skipped.
-    if state.expire_at.is_some_and(|at| at <= cx.wall()) {
+    // The deadline is one to the first start, and this would be it: too late, and about to be skipped. The other shards of
+    // a task that runs start whenever there is room for them.
+    if state.status == Status::Pending && state.expire_at.is_some_and(|at| at <= cx.wall()) {
         return Ok(Reply::Refused(Refusal::Expired));
     }
     if number != shard.next_attempt {

@@ -59,7 +59,11 @@ pub(super) fn step<T: Write>(
             return Ok(Reply::Refused(Refusal::TaskExists));
         }
     }
+    let fired = row.fired;
     let came_through = make_up(cx, (step, triggers), &job.definition, &mut state, &mut row)?;
+    if row.fired > fired {
+        cx.opened_beside(key, &mut state)?;
+    }
     if came_through {
         row.through = step.through;
     }

@@ -64,6 +64,20 @@ impl<T: Write> Context<'_, T> {
         Ok(())
     }
 
+    /// A task is open that no trigger made. A fixed delay has no next fire until it has ended, and whoever computed one
+    /// did not know of it. The caller stores the row.
+    pub(super) fn opened_beside(&mut self, key: &JobKey, state: &mut JobState) -> Result<(), T::Error> {
+        if !state.has_delays {
+            return Ok(());
+        }
+        state.revision += 1;
+        match state.paused {
+            // Whoever resumes it looks for the next fire.
+            Some(_) => Ok(()),
+            None => self.want_next(key, state),
+        }
+    }
+
     /// Says what a leader has to do for a job under its present revision.
     pub(super) fn announce_next(&mut self, key: &JobKey, state: &JobState) {
         let (job, revision) = (key.clone(), state.revision);

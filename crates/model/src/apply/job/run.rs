@@ -12,7 +12,7 @@ use crate::tables::{ReadExt as _, Write, WriteExt as _};
 use crate::task::{DueClock, Origin};
 
 /// Also while the job is paused: a person who asks for a run means it. The overlap policy holds all the same. It
-/// counts for no trigger, and moves no next fire.
+/// counts for no trigger, and moves no next fire but that of a fixed delay, which counts from its end.
 pub(super) fn run_now<T: Write>(cx: &mut Context<'_, T>, run: &RunNow) -> Result<Reply, T::Error> {
     if !run.filled.is_within_bounds() {
         return Ok(Reply::Refused(Refusal::Invalid));
@@ -46,6 +46,7 @@ pub(super) fn run_now<T: Write>(cx: &mut Context<'_, T>, run: &RunNow) -> Result
     let made = make_task(cx, &mut state, &make)?;
     if let Made::Task { .. } = made {
         remember(cx, &run.job.caller, run.task, run.idempotency.as_ref())?;
+        cx.opened_beside(&run.job, &mut state)?;
     }
     cx.tables.put::<JobStateTable>(&run.job, &state)?;
     Ok(made.reply(run.task))
