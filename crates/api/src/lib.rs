@@ -30,6 +30,7 @@ pub mod keyring;
 pub mod leader;
 pub mod limit;
 mod metrics;
+mod missing;
 pub mod nonce;
 mod ops;
 pub mod outcome;

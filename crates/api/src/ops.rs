@@ -57,6 +57,10 @@ pub(crate) async fn run(
     request: &Request,
 ) -> Result<Answer, Failure> {
     let call = Call { shared, key, request };
+    make(call, operation).await.map_err(|failure| failure.named(&request.path))
+}
+
+async fn make(call: Call<'_>, operation: &Operation) -> Result<Answer, Failure> {
     if operation.spends_first() {
         call.spend(operation).await?;
     }

@@ -11,6 +11,7 @@ use orloj_wire::time::Time;
 use serde::Serialize;
 
 use crate::backend::StorageFault;
+use crate::missing::Missing;
 
 /// An answer: what goes over HTTP, whoever sends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct Details {
     pub violated: Vec<&'static str>,
     /// With `task_already_terminal`: the task.
     pub task: Option<Box<Task>>,
+    /// What is not there.
+    pub(crate) missing: Option<Missing>,
 }
 
 impl Deref for Failure {
@@ -109,6 +112,7 @@ impl Failure {
             server_time: None,
             violated: Vec::new(),
             task: None,
+            missing: None,
         }))
     }
 
@@ -241,7 +245,7 @@ impl From<MembershipError> for Failure {
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::TaskNotFound => Failure::new(Code::TaskNotFound, "no task of this caller has this id"),
+            Refusal::TaskNotFound => Failure::missing(Missing::Task),
             Refusal::NonceReplayed => {
                 Failure::new(Code::NonceReplayed, "sign every request with a new nonce, repeated ones too")
             }
@@ -249,10 +253,10 @@ impl From<Refusal> for Failure {
                 Code::IdempotencyKeyReused,
                 "this Idempotency-Key stands for a request with another body, path or query",
             ),
-            Refusal::ExecutorUnknown => Failure::new(Code::NotFound, "no executor has this id"),
+            Refusal::ExecutorUnknown => Failure::missing(Missing::Executor),
             Refusal::ExecutorNotOnline => Failure::new(Code::Conflict, "the executor is offline or has left"),
             Refusal::ParentNotFound { parent } => crate::ops::parent_not_found(parent),
-            Refusal::JobNotFound => Failure::new(Code::JobNotFound, "no job of this caller has this id"),
+            Refusal::JobNotFound => Failure::missing(Missing::Job),
             Refusal::CalendarNotFound { calendar } => Failure::calendar_not_found(calendar.as_str()),
             Refusal::VersionMismatch { current: 0 } => {
                 Failure::new(Code::VersionConflict, "there is none, which is version 0")
@@ -268,19 +272,10 @@ impl From<Refusal> for Failure {
                 Code::BackfillRunning,
                 "a job has one backfill at a time: wait for it, or stop it",
             ),
-            Refusal::BackfillNotFound => Failure::new(
-                Code::BackfillNotFound,
-                "none is under way; those that have ended are in the job's history",
-            ),
-            Refusal::CallerNotFound => {
-                Failure::new(Code::NotFound, "no caller of the API's making has this name")
-            }
-            Refusal::AccessKeyNotFound => {
-                Failure::new(Code::NotFound, "no access key of the API's making has this name")
-            }
-            Refusal::WebhookSecretNotFound => {
-                Failure::new(Code::NotFound, "the caller has no webhook secret with this id")
-            }
+            Refusal::BackfillNotFound => Failure::missing(Missing::Backfill),
+            Refusal::CallerNotFound => Failure::missing(Missing::Caller),
+            Refusal::AccessKeyNotFound => Failure::missing(Missing::AccessKey),
+            Refusal::WebhookSecretNotFound => Failure::missing(Missing::WebhookSecret),
             Refusal::TooManyKeys => Failure::new(
                 Code::Conflict,
                 "there are as many as there may be (two enabled keys and 16 in all, two webhook secrets): take one away",

@@ -3,6 +3,7 @@
 
 mod access;
 mod job;
+mod named;
 
 pub use access::AccessOperation;
 
@@ -14,6 +15,7 @@ use crate::limit::Cost;
 use crate::outcome::Failure;
 
 pub use job::JobOperation;
+pub use named::named;
 
 /// Start of every path of the OpenAPI.
 const PREFIX: &str = "/openapi/v1/";

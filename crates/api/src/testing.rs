@@ -20,6 +20,7 @@ mod json;
 mod limits;
 mod lists;
 mod markers;
+mod messages;
 mod replay;
 mod retries;
 mod sealing;
@@ -31,7 +32,7 @@ mod tenants;
 mod terms;
 
 use axum::body::Body;
-use axum::http::{Request, StatusCode};
+use axum::http::Request;
 use axum::response::Response;
 use orloj_wire::sign::{
     ACCESS_KEY_HEADER, IDEMPOTENCY_HEADER, Label, NONCE_HEADER, Parts, SIGNATURE_HEADER, Secret,
@@ -268,9 +269,10 @@ async fn a_node_is_ready_when_it_knows_a_leader_and_as_the_leader_schedules() {
     }
     universe.leader().leader.stop_serving();
     let reply = ready(universe.leader()).await;
-    assert_eq!((reply.status, &reply.body["reason"]), (503, &"this leader does not schedule yet".into()));
+    assert_eq!((reply.status, &reply.body["code"]), (503, &"not_scheduling".into()));
     universe.elect(None);
-    assert_eq!(ready(&universe.nodes[1]).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let reply = ready(&universe.nodes[1]).await;
+    assert_eq!((reply.status, &reply.body["code"]), (503, &"no_leader".into()));
 }
 
 #[tokio::test]

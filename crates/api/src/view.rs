@@ -3,6 +3,7 @@
 mod callback;
 mod graph;
 mod job;
+mod waiting;
 
 pub use callback::{callback, callback_sends, event};
 
@@ -15,6 +16,7 @@ use orloj_wire::rest;
 use orloj_wire::time::Time;
 
 pub use graph::graph;
+pub use waiting::waiting_for;
 
 pub use job::{backfill, calendar, counts as job_counts, history as job_history, job, spec as job_spec};
 
@@ -73,6 +75,7 @@ pub fn task(view: &TaskView, detail: Detail, applied_index: u64) -> rest::Task {
         checkpoint_bytes: first.and_then(|shard| shard.checkpoint.as_ref()).map(|bytes| bytes.len() as u64),
         result: if whole { of_shards(&view.shards) } else { None },
         error: error(view),
+        waiting_for: None,
         callback: None,
         log_tail: if whole { log_tail(&view.shards) } else { None },
         attempts: whole.then(|| attempts(&view.shards)),
@@ -177,7 +180,10 @@ fn error(view: &TaskView) -> Option<rest::TaskError> {
     let code = |code: &str, message: Option<String>| Some(rest::TaskError { code: code.to_owned(), message });
     match view.state.status {
         Status::Pending | Status::Running | Status::Success => None,
-        Status::Cancelled => code("cancelled", None),
+        Status::Cancelled => {
+            let stopped = view.state.reason == Reason::BackfillStopped;
+            code("cancelled", stopped.then(|| "the backfill that made it was stopped".to_owned()))
+        }
         Status::Skipped => match view.state.reason {
             Reason::Dependency => code("dependency", None),
             _ => code("expired", None),

@@ -284,7 +284,7 @@ pub struct JobState {
     /// Grows with every change that what a leader computes of the job depends on. The first one is the log index
     /// at which the job was created, so that a job created anew under an old id takes no command of the old one.
     pub revision: u64,
-    /// It is paused: nothing fires, and a queued task waits on.
+    /// It is paused: no trigger fires, and what one has queued waits on.
     pub paused: Option<Pause>,
     /// The next fire; `None` while it is paused or wanted, and where there is none.
     pub next: Option<Next>,
@@ -363,15 +363,15 @@ pub enum JobOutcome {
         /// What would have made it.
         cause: Cause,
     },
-    /// A backfill ended.
+    /// A backfill ended, or was stopped.
     Backfilled {
         /// Where it began.
         from: Millis,
         /// Where it was to end.
         to: Millis,
-        /// Up to where it came.
+        /// Up to where it came: every instant up to this one is done, or its task has begun.
         through: Millis,
-        /// Tasks that it made.
+        /// Tasks that it made, without those that were taken back.
         fired: u64,
         /// Instants that it skipped.
         skipped: u64,
@@ -412,7 +412,7 @@ pub struct SpreadRow {
 pub struct BackfillRow {
     /// The first instant.
     pub from: Millis,
-    /// The last instant.
+    /// The last instant; that up to which it came, once it is stopped, while tasks of it are being taken back.
     pub to: Millis,
     /// Its own overlap policy. Under `queue` nothing is skipped: the next instant waits until there is room.
     pub overlap: OverlapPolicy,

@@ -95,12 +95,14 @@ pub enum Reason {
     Ready,
     /// Pending until the backoff after a failed attempt is over.
     Retry,
-    /// Pending while its job is paused.
+    /// Pending while its job, a trigger of which has queued it, is paused.
     Paused,
     /// Skipped: it had not started by its deadline.
     Expired,
     /// Skipped: a dependency cannot be met any more.
     Dependency,
+    /// Cancelled: the backfill that made it was stopped before it had begun.
+    BackfillStopped,
 }
 
 impl Reason {
@@ -115,6 +117,7 @@ impl Reason {
             Reason::Paused => Some("paused"),
             Reason::Expired => Some("expired"),
             Reason::Dependency => Some("dependency"),
+            Reason::BackfillStopped => Some("backfillStopped"),
         }
     }
 }

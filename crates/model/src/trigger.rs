@@ -184,7 +184,8 @@ impl Trigger {
         if let (Some(start), Some(end)) = (limits.start_at, limits.end_at)
             && end < start
         {
-            return Err(TriggerError::new("endAt", end, "before startAt"));
+            let message = format!("before startAt, {}", shown(start));
+            return Err(TriggerError::new("endAt", shown(end), message));
         }
         if limits.max_fires == Some(0) {
             return Err(TriggerError::new("maxFires", 0, "at least 1"));
@@ -282,11 +283,19 @@ fn check_every(field: &str, every_ms: u64) -> Result<(), TriggerError> {
     Err(TriggerError::new(field, every_ms, format!("outside {MIN_EVERY_MS}-{MAX_EVERY_MS} milliseconds")))
 }
 
+/// An instant as the API writes it; one that has no date as it is stored.
+fn shown(at: Millis) -> String {
+    match jiff::Timestamp::from_millisecond(at) {
+        Ok(instant) => format!("{instant:.3}"),
+        Err(_) => format!("{at} ms since 1970-01-01T00:00:00Z"),
+    }
+}
+
 fn check_instant(field: &str, at: Millis) -> Result<(), TriggerError> {
     if (0..=LAST_INSTANT).contains(&at) {
         return Ok(());
     }
-    Err(TriggerError::new(field, at, "outside 1970-01-01T00:00:00Z to 9999-12-30T21:59:59.999Z"))
+    Err(TriggerError::new(field, shown(at), "outside 1970-01-01T00:00:00Z to 9999-12-30T21:59:59.999Z"))
 }
 
 fn time_of_day(field: &str, text: &str) -> Result<u32, TriggerError> {

@@ -8,7 +8,7 @@ use orloj_model::command::{BackfillFire, Command, JobCommand, StepBackfill};
 use orloj_model::id::{Millis, TaskId};
 use orloj_model::job::{BACKFILL_STEP, Filled, JobOutcome};
 use orloj_model::query;
-use orloj_model::task::{Origin, Outcome, Status};
+use orloj_model::task::{Origin, Outcome, Reason, Status};
 use orloj_model::trigger::SkipReason;
 use orloj_model::trigger::overlap::OverlapPolicy::{self, Allow, CancelOther, Queue, Skip};
 use orloj_model::{Event, Refusal, Reply};
@@ -140,13 +140,120 @@ fn a_backfill_can_be_stopped_and_goes_with_its_job() {
     assert_eq!(world.run(stop.clone()), refused(Refusal::BackfillNotFound));
     world.run(start(FIRST, FIRST + 9 * MINUTE, Allow));
     take(&mut world, 2);
+    begin(&mut world, 0);
+    begin(&mut world, 1);
     let late = step(&world, 2);
     assert!(matches!(world.run(stop), Reply::Backfill { fired: 2, ended: true, .. }));
     assert_eq!(world.run(command(JobCommand::StepBackfill(late))), refused(Refusal::BackfillNotFound));
-    assert_eq!(world.job("j").state.open, 2, "what it made goes on");
+    assert_eq!(world.job("j").state.open, 2, "what has begun goes on");
     world.run(start(FIRST, FIRST + 9 * MINUTE, Allow));
     world.run(command(JobCommand::Delete { job: key("j"), expected: None, claim: None }));
     assert!(query::backfills(&world.tables, None, 9).expect("maps do not fail").is_empty());
+}
+
+/// Lets an executor take the task of the instant so many minutes after the first.
+fn begin(world: &mut World, minute: i64) {
+    world.grant(id((FIRST + minute * MINUTE) as u64), 1, "a");
+}
+
+/// What has become of the task of that instant.
+fn stands(world: &World, minute: i64) -> (Status, Reason) {
+    let state = world.task(id((FIRST + minute * MINUTE) as u64)).state;
+    (state.status, state.reason)
+}
+
+fn succeed(world: &mut World, task: TaskId) {
+    let fence = world.grant(task, 1, "a");
+    world.run(report(task, 1, fence, "a", Outcome::Succeeded));
+}
+
+fn pause() -> Command {
+    command(JobCommand::Pause { job: key("j"), note: String::new(), claim: None })
+}
+
+#[test]
+fn a_queued_backfill_of_a_paused_job_comes_to_its_end() {
+    let mut world = with_past();
+    world.run(pause());
+    world.run(start(FIRST, FIRST + 3 * MINUTE, Queue));
+    for minute in 0..4 {
+        if world.job("j").state.backfilling {
+            take(&mut world, 16);
+        }
+        assert_eq!(stands(&world, minute), (Status::Pending, Reason::Ready), "a person has asked for it");
+        succeed(&mut world, id((FIRST + minute * MINUTE) as u64));
+    }
+    let outcome = &world.history("j")[0].outcome;
+    assert!(matches!(outcome, JobOutcome::Backfilled { fired: 4, skipped: 0, .. }), "{outcome:?}");
+    // Also where it is queued first: the pause comes while one runs and one waits.
+    let mut world = with_past();
+    world.run(start(FIRST, FIRST + 3 * MINUTE, Queue));
+    take(&mut world, 16);
+    world.run(pause());
+    succeed(&mut world, id(FIRST as u64));
+    assert_eq!(stands(&world, 1), (Status::Pending, Reason::Ready));
+}
+
+#[test]
+fn what_waits_for_the_end_of_a_pause_is_in_the_way_of_no_backfill() {
+    let mut world = World::with_job("j", definition(Queue));
+    world.fires("j", task_id(1));
+    world.fires("j", task_id(2));
+    world.run(pause());
+    succeed(&mut world, task_id(1));
+    assert_eq!(world.task(task_id(2)).state.reason, Reason::Paused);
+    world.run(start(FIRST - 4 * MINUTE, FIRST - 2 * MINUTE, Queue));
+    for minute in [-4, -3, -2] {
+        take(&mut world, 1);
+        assert_eq!(stands(&world, minute), (Status::Pending, Reason::Ready));
+        succeed(&mut world, id((FIRST + minute * MINUTE) as u64));
+        assert_eq!(world.task(task_id(2)).state.reason, Reason::Paused, "it waits on");
+    }
+    assert!(!world.job("j").state.backfilling, "it has come to its end");
+}
+
+#[test]
+fn a_stopped_backfill_takes_back_what_has_not_begun_and_says_how_far_it_came() {
+    let mut world = with_past();
+    let to = FIRST + 9 * MINUTE;
+    world.run(start(FIRST, to, Queue));
+    take(&mut world, 16);
+    succeed(&mut world, id(FIRST as u64));
+    take(&mut world, 16);
+    begin(&mut world, 1);
+    let stop = command(JobCommand::StopBackfill { job: key("j"), claim: None });
+    let through = FIRST + MINUTE;
+    assert_eq!(world.run(stop), Reply::Backfill { through, fired: 2, skipped: 0, ended: true });
+    assert_eq!(stands(&world, 1).0, Status::Running, "what has begun goes on");
+    assert_eq!(stands(&world, 2), (Status::Cancelled, Reason::BackfillStopped));
+    let state = world.job("j").state;
+    assert_eq!((state.open, state.queued, state.backfilling), (1, None, false));
+    let outcome = JobOutcome::Backfilled { from: FIRST, to, through, fired: 2, skipped: 0 };
+    assert_eq!(world.history("j")[0].outcome, outcome);
+}
+
+#[test]
+fn a_stop_takes_a_bounded_number_of_shards_back_at_once_and_a_leader_the_others() {
+    let mut wide = definition(Allow);
+    wide.template.shard_total = 600;
+    let mut world = World::with_job("j", wide);
+    world.now = FIRST + 60 * MINUTE;
+    world.run(start(FIRST, FIRST + 9 * MINUTE, Allow));
+    take(&mut world, 2);
+    take(&mut world, 1);
+    let stop = command(JobCommand::StopBackfill { job: key("j"), claim: None });
+    let right = Reply::Backfill { through: FIRST - 1, fired: 0, skipped: 0, ended: true };
+    assert_eq!(world.run(stop.clone()), right);
+    assert!(world.events.contains(&Event::BackfillWaits { job: key("j") }));
+    let cancelled = |world: &World| (0..3).filter(|at| stands(world, *at).0 == Status::Cancelled).count();
+    assert_eq!((cancelled(&world), world.job("j").state.backfilling), (2, true));
+    assert!(matches!(world.run(stop), Reply::Backfill { ended: true, .. }), "asked again, nothing changes");
+    assert_eq!(cancelled(&world), 2);
+    assert!(matches!(take(&mut world, 16), Reply::Backfill { ended: true, .. }));
+    assert_eq!((cancelled(&world), world.job("j").state.backfilling), (3, false));
+    let ends =
+        world.history("j").into_iter().filter(|row| matches!(row.outcome, JobOutcome::Backfilled { .. }));
+    assert_eq!(ends.count(), 1, "it is written down once");
 }
 
 #[test]

@@ -436,3 +436,47 @@ fn a_task_that_was_fired_runs() {
     assert!(matches!(reply, Reply::Task { status: Status::Success, .. }), "{reply:?}");
     assert_eq!(leader.world.job("j").state.open, 0);
 }
+
+/// What a leader proposes for every job at one look.
+fn look(world: &World, jobs: &[String], drawn: &mut u32) -> Vec<Vec<Command>> {
+    let of = |job: &String| match plan(&world.job(job), &[], world.now, &mut || draw(drawn)) {
+        Ok(Plan::Propose(commands)) => commands.into_iter().map(command).collect(),
+        Ok(_) => Vec::new(),
+        Err(problem) => panic!("{job}: {problem}"),
+    };
+    jobs.iter().map(of).collect()
+}
+
+/// Two thousand jobs that fire every second, two leaders that both look at all of them each time, and a stretch without any
+/// leader: each instant makes one task or is counted as missed.
+#[test]
+fn b06_two_thousand_jobs_and_two_leaders_make_no_instant_twice() {
+    let misfire = CatchUp { policy: Misfire::FireOnce, grace_ms: 0 };
+    let definition = Definition { misfire, ..every_second(Misfire::FireOnce, Allow) };
+    let (mut world, mut drawn) = (World::ready(), 0);
+    let jobs: Vec<String> = (0..2_000).map(|number| format!("j{number}")).collect();
+    world.run_all(jobs.iter().map(|job| world.put(job, Some(0), definition.clone())).collect());
+    let mut fired = 0;
+    for nobody_ms in [0, 0, 3_000, 0] {
+        world.now += 1_000 + nobody_ms;
+        let (one, two) = (look(&world, &jobs, &mut drawn), look(&world, &jobs, &mut drawn));
+        // Their commands meet in the log, now the one's first, now the other's.
+        let turns = one.into_iter().zip(two).enumerate().flat_map(|(turn, (one, two))| {
+            let (first, second) = if turn % 2 == 0 { (one, two) } else { (two, one) };
+            first.into_iter().chain(second)
+        });
+        let replies = world.run_all(turns.collect());
+        fired += replies.iter().filter(|reply| matches!(reply, Reply::Fired { .. })).count();
+    }
+    assert_eq!(fired, 4 * jobs.len());
+    for job in &jobs {
+        let counts = world.job(job).state.counts;
+        assert_eq!((counts.fired, counts.missed()), (4, 3), "{job}: {counts:?}");
+        let at = |row: orloj_model::job::HistoryRow| match row.outcome {
+            JobOutcome::Fired { scheduled_at, .. } => Some(scheduled_at),
+            _ => None,
+        };
+        let instants: Vec<Millis> = world.history(job).into_iter().rev().filter_map(at).collect();
+        assert_eq!(instants, [1, 2, 6, 7].map(|second| T0 + second * 1_000), "{job}");
+    }
+}

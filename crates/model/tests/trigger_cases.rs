@@ -184,6 +184,27 @@ fn b43_a_date_that_does_not_exist_is_refused() {
     assert_eq!(over.check_each_fires(at("2019-01-01T00:00:00Z")), Ok(()));
 }
 
+/// What only the zone, a calendar or a limit shows to be never.
+#[test]
+fn b43_what_never_fires_again_is_found_out_and_refused() {
+    let skip = Dst { gap: Gap::Skip, overlap: Overlap::First };
+    let in_the_gap = cron_with("30 2 * 3 SUN#2", NEW_YORK, skip, DayRule::Or).unwrap();
+    let ended = Limits { end_at: Some(at("2026-12-31T00:00:00Z")), ..Limits::default() };
+    let ended = Trigger::new(Kind::Once { at: at("2026-12-31T00:00:00Z") }, ended).unwrap();
+    let christmas = CalendarParts { yearly: vec!["12-25".into()], ..CalendarParts::default() };
+    let christmas = Calendar::new(&christmas).unwrap();
+    for (trigger, calendars) in
+        [(in_the_gap, Vec::new()), (ended, Vec::new()), (cron("0 9 25 12 *", NEW_YORK), vec![christmas])]
+    {
+        let schedule = Schedule::new("job", std::slice::from_ref(&trigger), &calendars).unwrap();
+        let from = at("2027-01-01T00:00:00Z");
+        assert_eq!(next(&schedule, from), None, "{trigger:?}");
+        assert!(schedule.check_each_fires(from).is_err(), "{trigger:?}");
+        let due = schedule.catch_up(CatchUp::default(), &Progress::default(), from, from + 86_400_000);
+        assert!(due.fires.is_empty() && due.next.is_none(), "{due:?}");
+    }
+}
+
 #[test]
 fn b44_leap_days_are_found_across_a_century_without_one() {
     let days = ["2028", "2032", "2036", "2040", "2044"].map(|year| format!("{year}-02-29"));

@@ -44,6 +44,7 @@ pub mod message;
 mod node;
 pub mod peer;
 pub mod proposer;
+mod pulse;
 mod receive;
 mod report;
 mod rpc;

@@ -23,6 +23,7 @@ use crate::log::{LogMonitor, LogStore, TAIL_BYTES};
 use crate::machine::{Machine, Published};
 use crate::peer::{Link, Peers};
 use crate::proposer::{self, Packer, Proposer};
+use crate::pulse::{self, Pulse};
 use crate::receive::Reception;
 use crate::runner::{Runner, blocking};
 use crate::snapshot::{Live, Snapshots};
@@ -60,6 +61,8 @@ pub struct Node {
     pub proposer: Proposer,
     /// Who leads.
     pub leadership: watch::Sender<Leadership>,
+    /// When a leader was last heard.
+    pub pulse: Pulse,
     /// Held while the membership is changed, so that there is one change at a time.
     pub changing: tokio::sync::Mutex<()>,
     /// The snapshot that is being received.
@@ -117,6 +120,7 @@ impl Node {
             published: machine.published(),
             proposer,
             leadership: watch::Sender::new(Leadership::default()),
+            pulse: Pulse::default(),
             changing: tokio::sync::Mutex::default(),
             reception: tokio::sync::Mutex::default(),
             stop: CancellationToken::new(),
@@ -217,16 +221,30 @@ impl Node {
     /// Whether this node leads and has not heard a majority for longer than an election takes: what it
     /// proposed now would not be committed by it.
     pub fn has_lost_its_majority(&self) -> bool {
-        use openraft::async_runtime::WatchReceiver as _;
         let Some(raft) = self.raft() else { return true };
-        if self.membership().voter_ids().count() < 2 {
+        if self.is_alone() {
             return false;
         }
-        let metrics = raft.metrics();
-        let heard = metrics.borrow_watched().last_quorum_acked;
         let patience =
             Duration::from_millis(self.options.timing.election_max_ms + self.options.timing.heartbeat_ms);
-        heard.is_some_and(|heard| openraft::Instant::elapsed(&*heard) > patience)
+        majority_silence(raft).is_some_and(|silence| silence > patience)
+    }
+
+    /// The leader that this node knows, where it is there: as a follower it has heard it, as the leader it has heard a
+    /// majority, within the time that a change of leader takes.
+    pub fn living_leader(&self) -> Option<NodeId> {
+        let known = *self.leadership.borrow();
+        let silence = match (known.leading, self.raft()) {
+            (true, Some(raft)) => [majority_silence(raft), self.pulse.silence()].into_iter().flatten().min(),
+            _ => self.pulse.silence(),
+        };
+        let election = Duration::from_millis(self.options.timing.election_max_ms);
+        pulse::living(known, self.is_alone(), silence, election)
+    }
+
+    /// Whether nobody else votes.
+    fn is_alone(&self) -> bool {
+        self.membership().voter_ids().count() < 2
     }
 
     /// The membership in force, as the last one in this node's log; empty before there is one.
@@ -290,6 +308,14 @@ impl Node {
             tracing::warn!("the state machine is still at work");
         }
     }
+}
+
+/// For how long a leader has not heard a majority; `None` of a node that does not lead, or has not heard one yet.
+fn majority_silence(raft: &Raft<Machine>) -> Option<Duration> {
+    use openraft::async_runtime::WatchReceiver as _;
+    let metrics = raft.metrics();
+    let heard = metrics.borrow_watched().last_quorum_acked;
+    heard.map(|heard| openraft::Instant::elapsed(&*heard))
 }
 
 fn data_in(dir: &Path, environment: &Environment) -> Result<Data, Fault> {

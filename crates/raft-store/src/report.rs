@@ -28,11 +28,11 @@ pub fn status(node: &Node) -> NodeStatus {
         ..NodeStatus::default()
     };
     if let Some(raft) = node.raft() {
+        status.leader = node.living_leader();
         let metrics = raft.metrics();
         let metrics = metrics.borrow_watched();
         status.role = role(metrics.state, identity.entered, identity.id, &metrics.membership_config);
         status.term = metrics.current_term;
-        status.leader = metrics.current_leader;
         status.last_log = metrics.last_log_index.unwrap_or(0);
         status.committed = index(metrics.local_committed.as_ref());
         status.purged = index(metrics.purged.as_ref());

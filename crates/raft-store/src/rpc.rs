@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use openraft::errors::{Fatal, RaftError};
-use openraft::raft::{TransferLeaderRequest, VoteRequest};
+use openraft::raft::{AppendEntriesResponse, TransferLeaderRequest, VoteRequest};
 
 use crate::failure::RpcError;
 use crate::machine::Machine;
@@ -78,6 +78,9 @@ async fn replicate(
         RpcKind::Append | RpcKind::Heartbeat => {
             let request = read_request::<Append>(body)?.into_request()?;
             let response = raft.append_entries(request).await.map_err(stopped)?;
+            if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
+                node.pulse.beat();
+            }
             reply(&AppendReply::from(response))
         }
         RpcKind::Vote => {

@@ -70,7 +70,8 @@ pub struct NodeStatus {
     pub state: NodeState,
     /// The current term.
     pub term: u64,
-    /// The leader, where it knows one.
+    /// The leader, where it knows one that is there: as a follower it has heard it, as the leader it has heard a
+    /// majority, within three times the longest silence before an election.
     pub leader: Option<NodeId>,
     /// The round in force as far as it has applied.
     pub round: Round,

@@ -73,6 +73,9 @@ pub async fn watch_leadership(node: Arc<Node>, raft: Raft<Machine>) {
                 leading: now.state == ServerState::Leader && now.current_leader == Some(now.id),
             }
         };
+        if leadership.leading && !node.leadership.borrow().leading {
+            node.pulse.beat();
+        }
         node.leadership.send_if_modified(|held| {
             let changed = *held != leadership;
             *held = leadership;

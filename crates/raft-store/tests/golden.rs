@@ -261,6 +261,7 @@ fn rows(golden: &mut Golden) {
         Reason::Paused,
         Reason::Expired,
         Reason::Dependency,
+        Reason::BackfillStopped,
     ];
     for (number, reason) in reasons.into_iter().enumerate() {
         let status = Status::ALL[number % Status::ALL.len()];

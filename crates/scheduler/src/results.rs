@@ -10,6 +10,7 @@ use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::schema::{ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
 use orloj_model::task::{Origin, Shard, TaskSpec, TaskState};
+use orloj_wire::json::stored;
 use orloj_wire::rest::reference::{self, Reference, What, Which};
 use serde_json::{Value, json};
 
@@ -55,10 +56,9 @@ fn in_room(results: &[Option<&[u8]>], room: &mut Room) -> Option<Value> {
     }
 }
 
-/// Stored JSON as a value; anything else as text.
+/// Stored JSON as a value, as [`stored`] reads it; anything else as text.
 pub fn json_or_text(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes)
-        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
+    stored(bytes).unwrap_or_else(|| Value::String(String::from_utf8_lossy(bytes).into_owned()))
 }
 
 /// Puts what the parents of a task returned where its parameters refer to them. Bounded, whatever they refer to and

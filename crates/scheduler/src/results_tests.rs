@@ -254,3 +254,22 @@ fn a_list_of_results_is_bounded_and_says_what_it_leaves_out() {
     assert_eq!(of_shards(&shards[..1]), Some(serde_json::from_slice(&big).unwrap()));
     assert_eq!(json_or_text(b"plain"), Value::from("plain"));
 }
+
+#[test]
+fn an_integer_beyond_64_bits_keeps_its_digits() {
+    let long = "123456789012345678901234567890";
+    let text =
+        format!(r#"{{"{long}":[{long},-{long},{},{},"{long}\\",{long}.5],"n":0}}"#, i64::MIN, u64::MAX);
+    let shown = json_or_text(text.as_bytes());
+    let list = &shown[long];
+    assert_eq!((&list[0], &list[1]), (&json!(long), &json!(format!("-{long}"))));
+    assert_eq!(
+        (&list[2], &list[3], &list[4]),
+        (&json!(i64::MIN), &json!(u64::MAX), &json!(format!("{long}\\")))
+    );
+    assert!(list[5].is_f64(), "only integers are exact");
+    assert_eq!(json_or_text(long.as_bytes()), json!(long));
+    let plain = format!("no JSON {long}");
+    assert_eq!(json_or_text(plain.as_bytes()), json!(plain), "other text stays as it came");
+    assert_eq!(of_shards(&[shard(Some(text.into_bytes()))]), Some(shown));
+}

@@ -35,6 +35,12 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, FieldError> {
     Ok(value)
 }
 
+/// A JSON text that was stored as it came, as a value. An integer beyond 64 bits, which would be read as another number, is
+/// a string of its digits. `None` where the text is no JSON.
+pub fn stored(text: &[u8]) -> Option<Value> {
+    serde_json::from_slice(&integers::quoted(text)).ok()
+}
+
 /// A value that is written as an object, and not as the list of its fields in the order in which they stand in the
 /// code, which serde takes as well.
 pub(crate) struct Object<T>(pub(crate) T);

@@ -238,6 +238,9 @@ pub struct Task {
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
+    /// What it waits for while it is `ready` and no executor can take it, in words for people. Not in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
     /// Where its callback stands. Not in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<Callback>,
@@ -420,7 +423,7 @@ pub struct Drained {
 pub struct Cluster {
     /// The cluster's own id.
     pub cluster_id: String,
-    /// The id of the replica that leads, or null.
+    /// The id of the replica that leads and is heard by the replica that answers, or null.
     pub leader: Option<u64>,
     /// The scheduling round.
     pub round: u64,
@@ -438,7 +441,8 @@ pub struct Member {
     pub id: u64,
     /// Where it serves the API.
     pub api: String,
-    /// `leader`, `follower`, `candidate`, `learner`, `joining` or `stopped`; `unknown` when it did not answer.
+    /// `leader`, `follower`, `candidate`, `learner`, `joining` or `stopped`; `isolated` of a leader that has not heard
+    /// a majority for a while; `unknown` when it did not answer.
     pub role: String,
     /// `ok`, `disk_low`, `failed`, or `unreachable` when it did not answer.
     pub state: String,

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use orloj_client::Client;
 use orloj_tests::cluster::{Cluster, Setup};
+use orloj_tests::figures::Figures;
+use orloj_tests::history::faults;
 use orloj_tests::process::{ended, send, until};
 use orloj_tests::setup::pick;
 use orloj_wire::clock::{Clock as _, SystemClock};
+use orloj_wire::problem::Code;
 use orloj_wire::rest::job::{JobCounts, JobSpec};
 use orloj_wire::rest::{BackoffMs, Retry, Submit, Task};
 use orloj_wire::time::Time;
@@ -394,4 +397,107 @@ async fn b62_an_outage_of_the_whole_cluster_is_a_count_and_the_job_goes_on() {
     let missed: Vec<u64> = entries.iter().filter_map(|entry| entry.count).collect();
     let all: u64 = missed.iter().sum();
     assert!(all >= 6 && missed.len() <= 3, "counts of {missed:?}, not a row for each");
+}
+
+/// Dates that do not exist, a year that is over, and an hour that the clocks always jump over: refused at once, however
+/// many ask for them on every replica, while other jobs go on and the leader stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn b43_a_thousand_dates_that_never_come_hold_up_nobody() {
+    let (count, beats) = pick((300, 10), (1_000, 100));
+    let cluster = Cluster::start(Setup::default()).await;
+    let client = cluster.client();
+    let ids: Vec<String> = (0..beats).map(|number| format!("beat-{number}")).collect();
+    for id in &ids {
+        let beat = JobSpec { misfire_grace_ms: Some(10_000), ..job(id, 1_000, "skip", "allow", json!({})) };
+        client.create_job(&beat).await.expect("the job is created");
+    }
+    until("jobs fire", PATIENCE, async || made(&client, &ids[beats - 1]).await >= 2).await;
+    let before = client.cluster().await.expect("the cluster is shown");
+    let clients: Vec<Client> = (0..3).map(|place| cluster.client_of(&[place], PATIENCE)).collect();
+    let never = [
+        "0 0 30 2 *",
+        "0 0 31 4 *",
+        "0 0 31 2,4,6 *",
+        "0 0 0 30 2 ? 2027",
+        "0 0 0 1 1 ? 2020",
+        "30 2 * 3 SUN#2",
+    ];
+    let mut asked = tokio::task::JoinSet::new();
+    for number in 0..count {
+        let (client, expression) = (clients[number % 3].clone(), never[number % never.len()]);
+        let mut wanted = job(&format!("never-{number}"), 1_000, "skip", "allow", json!({}));
+        wanted.triggers = serde_json::from_value(json!([{
+            "kind": "cron", "expression": expression, "timeZone": "America/New_York", "dst": {"gap": "skip"},
+        }]))
+        .expect("triggers");
+        asked.spawn(async move { client.create_job(&wanted).await.map(|made| made.job_id) });
+    }
+    while let Some(answer) = asked.join_next().await {
+        let refused = answer.expect("the call ends").expect_err("it never fires");
+        assert_eq!(refused.code(), Some(Code::ValidationFailed), "{refused}");
+    }
+    for id in &ids {
+        let so_far = made(&client, id).await;
+        until("it goes on", PATIENCE, async || made(&client, id).await > so_far).await;
+        let counts = counts(&client, id).await.expect("it is there");
+        assert_eq!(counts.skipped.values().sum::<u64>(), 0, "{id}: {counts:?}");
+    }
+    let after = client.cluster().await.expect("the cluster is shown");
+    assert_eq!((after.leader, after.term), (before.leader, before.term), "the leader stays");
+}
+
+/// Very many jobs fire in one second, on executors that hold far fewer tasks: each makes its task and each task runs once,
+/// the leader stays, and what fires afterwards fires as ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn b100_a_crowd_of_jobs_of_one_second_fires_whole() {
+    let (count, ahead_ms) = pick((400, 10_000), (10_000, 120_000));
+    let cluster = Cluster::start(Setup { slots: Some(4), ..Setup::default() }).await;
+    let client = cluster.client();
+    let before = client.cluster().await.expect("the cluster is shown");
+    let at = SystemClock::new().wall_ms() / 1_000 * 1_000 + ahead_ms;
+    let once = |id: &str, at: i64| {
+        let mut once = job(id, 1_000, "fireOnce", "allow", json!({}));
+        once.triggers =
+            serde_json::from_value(json!([{"kind": "once", "at": Time(at).to_string()}])).expect("triggers");
+        once
+    };
+    let ids: Vec<String> = (0..count).map(|number| format!("crowd-{number}")).collect();
+    for some in ids.chunks(32) {
+        let mut asked = tokio::task::JoinSet::new();
+        for id in some {
+            let (client, job) = (client.clone(), once(id, at));
+            asked.spawn(async move { client.create_job(&job).await.map(|made| made.job_id) });
+        }
+        for created in asked.join_all().await {
+            created.expect("the job is created");
+        }
+    }
+    let mut late = Vec::new();
+    for id in &ids {
+        let ended = async || {
+            let state = client.job(id).await.map(|job| job.state);
+            state.is_ok_and(|state| state.counts.fired > 0 && state.open_tasks == 0)
+        };
+        until("its task ends", PATIENCE, ended).await;
+        let entries = history(&client, id).await;
+        let tasks = tasks_of(&client, &entries).await;
+        assert_eq!((entries.len(), tasks.len()), (1, 1), "{id}: {entries:?}");
+        assert_eq!(faults(&tasks[0]), Vec::<String>::new());
+        let ran = tasks[0].attempts.iter().flatten().filter(|one| one.outcome.as_deref() != Some("refused"));
+        let granted: Vec<i64> = ran.map(|attempt| attempt.granted_at.0).collect();
+        assert_eq!(granted.len(), 1, "{id}: {:?}", tasks[0].attempts);
+        late.push(granted[0] - at);
+    }
+    println!(
+        "figures: from the instant of {count} jobs to the grants of their tasks, in ms: {}",
+        late.into_iter().collect::<Figures>()
+    );
+    let after = client.cluster().await.expect("the cluster is shown");
+    assert_eq!((after.leader, after.term), (before.leader, before.term), "the leader stays");
+    client
+        .create_job(&once("after", SystemClock::new().wall_ms() + 2_000))
+        .await
+        .expect("the job is created");
+    until("the next one fires", PATIENCE, async || made(&client, "after").await == 1).await;
+    cluster.agree(3).await;
 }

@@ -24,6 +24,7 @@ mod leader_cases;
 mod leader_killed;
 mod leader_stopped;
 mod must_fail;
+mod quorum_lost;
 mod replica_data;
 mod shards;
 mod sync;

@@ -44,6 +44,8 @@ pub trait JobReads {
         after: Option<&CalendarName>,
         limit: usize,
     ) -> Result<At<Vec<(CalendarKey, CalendarRow)>>, StorageFault>;
+    /// Jobs that use a calendar, by id; at most `limit`.
+    fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault>;
 }
 
 /// Reads a page of jobs from any tables.
@@ -131,5 +133,10 @@ impl JobReads for Store {
         let after = after.map(|name| CalendarKey { caller: caller.clone(), calendar: name.clone() });
         let value = query::calendars_of(&view, caller, after.as_ref(), limit)?;
         Ok(At { applied: view.applied(), value })
+    }
+
+    fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault> {
+        let view = self.view();
+        Ok(At { applied: view.applied(), value: query::users_of(&view, key, None, limit)? })
     }
 }

@@ -152,6 +152,7 @@ fn history() -> Call {
 
 fn start_backfill() -> Call {
     Call::new(TAG, "POST", "/openapi/v1/jobs/{jobId}/backfill", "Make up for a stretch of the past")
+        .text("Also of a paused job.")
         .takes::<StartBackfill>(json!({
             "from": "2027-01-01T00:00:00Z", "to": "2027-01-14T00:00:00Z", "overlap": "queue",
         }))
@@ -169,6 +170,10 @@ fn stop_backfill() -> Call {
     let mut stopped = backfill();
     stopped["running"] = json!(false);
     Call::new(TAG, "DELETE", "/openapi/v1/jobs/{jobId}/backfill", "Stop the backfill of a job")
+        .text(
+            "Its tasks that no executor has taken yet are cancelled, with the reason `backfillStopped`; those that have \
+             begun go on. `through` and `fired` are without what was taken back.",
+        )
         .may_take::<Nothing>(json!({}))
         .answers::<Backfill>(200, "Where it stopped.", stopped)
         .refuses(&[Code::JobNotFound, Code::BackfillNotFound])

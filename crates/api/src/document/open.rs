@@ -3,19 +3,24 @@
 use serde_json::{Value, json};
 
 use super::{MEDIA_TYPE, PAGE_TYPE};
-use crate::metrics;
+use crate::{health, metrics};
 
 /// The paths with their operations; all are `GET`.
 pub(super) fn calls() -> Vec<(&'static str, Value)> {
     let ready = json!({
         "type": "object", "required": ["ready"],
-        "properties": { "ready": { "type": "boolean" }, "reason": { "type": "string" } },
+        "properties": {
+            "ready": { "type": "boolean" },
+            "code": { "type": "string", "enum": health::REASONS.map(|(code, _)| code) },
+            "reason": { "type": "string" },
+        },
     });
+    let (code, reason) = health::NO_LEADER;
     let mut readyz = one("readyz", "Whether this replica can serve", "application/json", ready.clone());
     readyz["responses"]["503"] = json!({
         "description": "It cannot, and why.",
         "content": { "application/json": {
-            "schema": ready, "example": { "ready": false, "reason": "no leader is known" },
+            "schema": ready, "example": { "ready": false, "code": code, "reason": reason },
         } },
     });
     readyz["responses"]["200"]["content"]["application/json"]["example"] = json!({ "ready": true });

@@ -11,6 +11,7 @@ use orloj_wire::rest::{AddMember, Cluster, Member, MemberChanged, Transfer, Tran
 use serde::Deserialize;
 
 use super::Call;
+use crate::missing::Missing;
 use crate::outcome::{Answer, Failure};
 
 /// How long a member may take to say how it stands.
@@ -85,7 +86,7 @@ impl Call<'_> {
     pub(super) async fn remove_member(&self, id: &str) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let Nothing {} = self.optional_body()?;
-        let id: NodeId = id.parse().map_err(|_| Failure::new(Code::NotFound, "no member has this id"))?;
+        let id: NodeId = id.parse().map_err(|_| Failure::missing(Missing::Member))?;
         self.shared.backend.remove_member(id).await?;
         Ok(Answer::json(200, &MemberChanged { id, member: false }))
     }
@@ -97,7 +98,7 @@ fn cluster(own: &NodeStatus, members: &[MemberInfo], statuses: &[Option<NodeStat
     let member = |(info, status): (&MemberInfo, &Option<NodeStatus>)| Member {
         id: info.id,
         api: info.api.clone(),
-        role: status.as_ref().map_or("unknown", |status| role(status.role)).to_owned(),
+        role: status.as_ref().map_or("unknown", shown_role).to_owned(),
         state: status.as_ref().map_or("unreachable", |status| state(status.state)).to_owned(),
         applied_index: status.as_ref().map(|status| status.applied),
         digest: status.as_ref().map(|status| format!("{:016x}", status.digest)),
@@ -109,6 +110,14 @@ fn cluster(own: &NodeStatus, members: &[MemberInfo], statuses: &[Option<NodeStat
         round: own.round,
         term: own.term,
         members: members.iter().zip(statuses).map(member).collect(),
+    }
+}
+
+/// The role of a member that has answered. One that leads in its own eyes alone is none to turn to.
+fn shown_role(status: &NodeStatus) -> &'static str {
+    match status.role {
+        Role::Leader if status.leader.is_none() => "isolated",
+        other => role(other),
     }
 }
 
@@ -176,6 +185,13 @@ mod tests {
         assert_eq!(lags, [Some(10), Some(0), None]);
         assert_eq!(cluster.members[2].state, "unreachable");
         assert_eq!(cluster.members[0].digest.as_deref(), Some("00000000000000ab"));
+    }
+
+    #[test]
+    fn a_leader_without_a_majority_is_shown_as_none() {
+        let leads = NodeStatus { id: Some(1), role: Role::Leader, leader: Some(1), ..NodeStatus::default() };
+        assert_eq!(shown_role(&leads), "leader");
+        assert_eq!(shown_role(&NodeStatus { leader: None, ..leads }), "isolated");
     }
 
     #[test]

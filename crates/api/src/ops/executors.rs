@@ -3,10 +3,10 @@
 use orloj_model::Reply;
 use orloj_model::command::Command;
 use orloj_model::id::ExecutorId;
-use orloj_wire::problem::Code;
 use orloj_wire::rest::{Drain, Drained, Executors};
 
 use super::{Call, unexpected};
+use crate::missing::Missing;
 use crate::outcome::{Answer, Failure};
 use crate::view;
 
@@ -27,8 +27,7 @@ impl Call<'_> {
     pub(super) async fn drain_executor(&self, id: &str) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let Drain { on } = self.optional_body()?;
-        let executor =
-            ExecutorId::new(id).map_err(|_| Failure::new(Code::NotFound, "no executor has this id"))?;
+        let executor = ExecutorId::new(id).map_err(|_| Failure::missing(Missing::Executor))?;
         let command = Command::Drain { executor: executor.clone(), on };
         let applied = self.shared.backend.propose(command).await?;
         match applied.reply {

@@ -120,6 +120,6 @@ pub(super) fn on_shard_failure(policy: Option<rest::OnShardFailure>) -> OnShardF
 
 /// A parent that the tables do not have.
 pub(crate) fn parent_not_found(parent: TaskId) -> Failure {
-    let message = format!("{parent}: no task of this caller has this id");
+    let message = format!("no task of this caller has the id \"{parent}\"");
     Failure::fields(Code::ValidationFailed, vec![FieldError::new("/dependsOn", message)])
 }

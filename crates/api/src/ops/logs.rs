@@ -29,13 +29,16 @@ impl Call<'_> {
         let shard_number = u16::try_from(shard_index).unwrap_or(u16::MAX);
         let Some(shard) = task.value.shards.get(usize::from(shard_number)) else {
             let detail =
-                format!("the task has {} shards, none has index {shard_index}", task.value.shards.len());
+                format!("task {id} has {} shards, none has index {shard_index}", task.value.shards.len());
             return Err(Failure::new(Code::NotFound, detail));
         };
         let attempt = match number {
             None => shard.attempts.last(),
             Some(number) => Some(find(shard, number).ok_or_else(|| {
-                Failure::new(Code::NotFound, format!("no attempt {number} of this shard is kept"))
+                Failure::new(
+                    Code::NotFound,
+                    format!("no attempt {number} at shard {shard_index} of task {id} is kept"),
+                )
             })?),
         };
         let mut piece = LogPiece {

@@ -6,7 +6,7 @@ use orloj_model::command::Command;
 use orloj_model::id::TaskId;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query::{Cursor, TaskView};
-use orloj_model::task::Status;
+use orloj_model::task::{Reason, Status};
 use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{Attempts, Cancelled, MAX_PAGE, MAX_WAIT_MS, TaskPage};
@@ -47,7 +47,17 @@ impl Call<'_> {
         if task.value.spec.callback_url.is_some() {
             body.callback = self.shared.backend.callback(task.value.id)?.as_ref().map(view::callback);
         }
+        body.waiting_for = self.waiting_for(&task.value)?;
         Ok(Answer::json(status, &body).at(task.applied).with("etag", etag::of_task(&body)))
+    }
+
+    /// What a task that is ready waits for; executors are looked at for such a task alone.
+    fn waiting_for(&self, task: &TaskView) -> Result<Option<String>, Failure> {
+        if task.state.status != Status::Pending || task.state.reason != Reason::Ready {
+            return Ok(None);
+        }
+        let rows = self.shared.backend.executors()?.value;
+        Ok(view::waiting_for(task, &rows, &self.shared.leader.executors_live()))
     }
 
     /// The task as of now: everything that was acknowledged before the request is in it.

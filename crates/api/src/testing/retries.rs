@@ -77,6 +77,21 @@ async fn a_handler_that_nobody_has_any_more_is_unknown_here_too() {
     assert_eq!(retry(node, &tasks[0]).await.task_id(), taken);
 }
 
+#[tokio::test]
+async fn a_deadline_that_has_passed_was_that_of_the_first_try_alone() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let expire_at = "2027-01-15T08:00:30.000Z";
+    let task = node.call(&Draft::submit(json!({"handler": "echo", "expireAt": expire_at}))).await.task_id();
+    cancel(node, &task).await;
+    let shown = async |task: String| node.call(&Draft::get(&format!("/openapi/v1/tasks/{task}"))).await.body;
+    let before = node.call(&again(&task)).await.task_id();
+    assert_eq!(shown(before).await["expireAt"], expire_at, "it is still ahead");
+    universe.clock.step_wall_ms(31_000);
+    let after = shown(node.call(&again(&task)).await.task_id()).await;
+    assert_eq!((&after["status"], &after["expireAt"]), (&json!("PENDING"), &Value::Null), "{after}");
+}
+
 fn again(task: &str) -> Draft {
     Draft::post(&format!("/openapi/v1/tasks/{task}/retry"), Value::Null)
 }

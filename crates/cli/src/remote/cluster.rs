@@ -52,7 +52,7 @@ fn show(cluster: &Cluster, json: bool) -> std::io::Result<()> {
     }
     output::fields(&[
         ("cluster", Some(cluster.cluster_id.clone())),
-        ("leader", Some(cluster.leader.map_or_else(|| "none".to_owned(), |id| id.to_string()))),
+        ("leader", Some(cluster.leader.map_or_else(|| "no leader".to_owned(), |id| id.to_string()))),
         ("round", Some(cluster.round.to_string())),
         ("term", Some(cluster.term.to_string())),
     ])?;

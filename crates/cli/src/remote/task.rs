@@ -300,6 +300,7 @@ fn show(task: &Task, json: bool) -> std::io::Result<()> {
         ("run", task.run_id.clone()),
         ("handler", Some(task.handler.clone())),
         ("status", Some(status)),
+        ("waits for", task.waiting_for.clone()),
         ("shards", shards(task)),
         ("attempt", (task.attempt > 0).then(|| task.attempt.to_string())),
         ("executor", last.map(|attempt| attempt.executor_id.clone())),

@@ -54,6 +54,18 @@ pub(crate) fn cancel<T: Write>(
     }
 }
 
+/// A task that has not begun is cancelled, for this reason.
+pub(crate) fn take_back<T: Write>(
+    cx: &mut Context<'_, T>,
+    task: TaskId,
+    mut state: TaskState,
+    reason: Reason,
+) -> Result<(), T::Error> {
+    end_waiting(cx, task, &state)?;
+    state.reason = reason;
+    cx.put_task(task, &mut state, Some(TaskEvent::Cancelled)).map(drop)
+}
+
 /// The deadline to first start passed: a task that no executor has started is skipped.
 pub(crate) fn expire<T: Write>(cx: &mut Context<'_, T>, task: TaskId) -> Result<Reply, T::Error> {
     let Some(mut state) = cx.tables.get::<TaskTable>(&task)? else {
@@ -70,7 +82,12 @@ pub(crate) fn expire<T: Write>(cx: &mut Context<'_, T>, task: TaskId) -> Result<
     cx.put_task(task, &mut state, Some(TaskEvent::Expired))
 }
 
-fn has_started<T: Write>(cx: &Context<'_, T>, task: TaskId, state: &TaskState) -> Result<bool, T::Error> {
+/// Whether an executor has taken any of it.
+pub(crate) fn has_started<T: Write>(
+    cx: &Context<'_, T>,
+    task: TaskId,
+    state: &TaskState,
+) -> Result<bool, T::Error> {
     for shard in 0..state.shards {
         if let Some(shard) = cx.tables.get::<ShardTable>(&ShardKey { task, shard })?
             && shard.attempts.iter().any(|attempt| attempt.outcome != Some(Outcome::Refused))

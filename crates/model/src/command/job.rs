@@ -158,7 +158,7 @@ pub enum JobCommand {
     /// A job is created or edited. The same definition again changes nothing. Touches the rows of
     /// [`crate::job::JOB_CALENDARS_LIMIT`] calendars twice.
     Put(Box<PutJob>),
-    /// A job fires no more until it is resumed. Its tasks go on; one that is queued waits.
+    /// No trigger of a job fires until it is resumed. Its tasks go on; one that a trigger has queued waits.
     Pause {
         /// The job.
         job: JobKey,
@@ -249,7 +249,8 @@ pub enum JobCommand {
     /// *Round.* A backfill goes on. Touches the shards of its tasks, at most twice
     /// [`crate::task::MAX_SHARDS`], and of [`crate::job::REPLACED_PER_COMMAND`] old tasks for each of them.
     StepBackfill(StepBackfill),
-    /// A person ends a backfill. The tasks that it has made go on.
+    /// A person ends a backfill. Those of its tasks that have not begun are cancelled; up to [`crate::task::MAX_SHARDS`]
+    /// shards and one task more at once, the others by further steps. Reads the rows of every open task of the job.
     StopBackfill {
         /// The job.
         job: JobKey,

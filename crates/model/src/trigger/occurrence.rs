@@ -105,12 +105,18 @@ pub(crate) struct Skips {
     pub truncated: bool,
     /// How many were passed over, kept or not: what the search has cost.
     pub steps: usize,
+    /// How many stretches between two clock changes were passed over because nothing fires in them.
+    barren: usize,
 }
+
+/// A search gives up behind so many stretches between two clock changes in which nothing fires: some two thousand years
+/// of them, which only an expression passes over whose every match the clocks jump over.
+pub(crate) const BARREN_LIMIT: usize = 4_000;
 
 impl Skips {
     /// Keeps up to `limit`.
     pub fn up_to(limit: usize) -> Skips {
-        Skips { kept: Vec::new(), limit, truncated: false, steps: 0 }
+        Skips { kept: Vec::new(), limit, truncated: false, steps: 0, barren: 0 }
     }
 
     /// Takes one; `false` when it is full, and whoever searches may jump over more of the same kind.
@@ -122,6 +128,12 @@ impl Skips {
         }
         self.truncated |= !room;
         room
+    }
+
+    /// Takes note of a stretch between two clock changes in which nothing fires; `false` when there were too many.
+    pub fn pass_barren(&mut self) -> bool {
+        self.barren += 1;
+        self.barren <= BARREN_LIMIT
     }
 
     /// Whether it takes more.

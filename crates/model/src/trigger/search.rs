@@ -24,7 +24,9 @@ pub(crate) const LAST_SECOND: i64 = 253_402_207_199;
 /// The first one: 0001-01-02T00:00:00Z.
 pub(crate) const FIRST_SECOND: i64 = -62_135_510_400;
 
-/// The first occurrence later than `after`; what the policy drops on the way goes to `skips`.
+/// The first occurrence later than `after`; what the policy drops on the way goes to `skips`. Bounded: it gives up behind
+/// [`BARREN_LIMIT`](super::occurrence::BARREN_LIMIT) stretches without a match, and looks no further than
+/// [`LAST_SECOND`]; between two matches it looks at each month once.
 pub(crate) fn next(
     expression: &Expression,
     zone: &Zone,
@@ -40,6 +42,9 @@ pub(crate) fn next(
             return (found.at <= LAST_SECOND * 1_000).then_some(found);
         }
         let (end, later) = span.behind?;
+        if !search.skips.pass_barren() {
+            return None;
+        }
         // The next local match may be years away, and no change of the offset before it matters. Local times that
         // the change at the end of this stretch shows once more are still to come.
         let local = expression.next_local((second + span.offset).min(end + later))?;
@@ -109,5 +114,33 @@ impl Search<'_> {
                 second = until - span.offset;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expression::Parsed;
+    use super::super::{DayRule, occurrence::BARREN_LIMIT};
+    use super::*;
+
+    /// 2027-01-01T00:00:00Z.
+    const FROM: Millis = 1_798_761_600_000;
+
+    #[test]
+    fn b43_a_search_whose_every_match_is_jumped_over_gives_up() {
+        // The hour that New York's clocks jump over every March.
+        let Ok(Parsed::Fields(expression)) = Parsed::parse("30 2 * 3 SUN#2", DayRule::Or) else {
+            panic!("it is an expression of fields")
+        };
+        let zone = Zone::named("America/New_York").unwrap();
+        let dst = Dst { gap: Gap::Skip, overlap: Overlap::First };
+        let mut skips = Skips::up_to(0);
+        assert_eq!(next(&expression, &zone, dst, FROM, &mut skips), None);
+        assert!(skips.steps > 1_000, "they are many");
+        assert!(skips.steps <= BARREN_LIMIT, "{} of them were looked at", skips.steps);
+        // With the other policy the first one fires.
+        let dst = Dst { gap: Gap::Shift, ..dst };
+        let found = next(&expression, &zone, dst, FROM, &mut Skips::up_to(0)).unwrap();
+        assert_eq!(zone.show(found.at), "2027-03-14T03:00:00-04:00");
     }
 }

@@ -199,6 +199,33 @@ async fn a_leader_without_a_majority_answers_within_its_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_gone_is_not_named_for_long() {
+    let mut cluster = Cluster::three().await;
+    let leader = cluster.leader().await;
+    let followers: Vec<u64> = (1..=3).filter(|slot| *slot != leader).collect();
+    let (last, other) = (followers[0], followers[1]);
+    let id = status(&cluster.store(leader)).id;
+    for slot in [leader, last] {
+        let store = cluster.store(slot);
+        eventually("everybody names the leader", async || status(&store).leader == id).await;
+    }
+    // A leader without a majority: it keeps the lead in its own eyes, and in those of Raft.
+    for slot in [last, other] {
+        cluster.stop(slot).await;
+    }
+    let store = cluster.store(leader);
+    eventually("the leader knows that nobody hears it", async || status(&store).leader.is_none()).await;
+    // A follower without a majority: nobody can be elected in place of the dead leader.
+    cluster.open(last).await.unwrap();
+    cluster.put().await;
+    let (first, leader) = (leader, cluster.leader().await);
+    let store = cluster.store(if leader == last { first } else { last });
+    eventually("the new leader is named", async || status(&store).leader.is_some()).await;
+    cluster.stop(leader).await;
+    eventually("the dead leader is not", async || status(&store).leader.is_none()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clusters_time_passes_while_nobody_leads() {
     let mut cluster = Cluster::three().await;
     let first = cluster.leader().await;

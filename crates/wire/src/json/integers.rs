@@ -1,5 +1,7 @@
 //! Integers that no reader would get back as they were written: those beyond 64 bits, which become doubles.
 
+use std::borrow::Cow;
+
 use super::escaped;
 use crate::problem::FieldError;
 
@@ -44,6 +46,31 @@ pub(super) fn check(text: &[u8]) -> Result<(), FieldError> {
         at += length;
     }
     Ok(())
+}
+
+/// The text with each integer that neither `i64` nor `u64` can hold put in quotes, so that its digits are kept.
+pub(super) fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
+    let (mut quoted, mut copied, mut at) = (Vec::new(), 0, 0);
+    while let Some(byte) = text.get(at) {
+        at += match byte {
+            b'"' => string(&text[at..]),
+            b'-' | b'0'..=b'9' => {
+                let length = number(&text[at..]);
+                let number = &text[at..at + length];
+                if is_beyond(number) {
+                    quoted.extend([&text[copied..at], b"\"", number, b"\""].concat());
+                    copied = at + length;
+                }
+                length
+            }
+            _ => 1,
+        };
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    quoted.extend_from_slice(&text[copied..]);
+    Cow::Owned(quoted)
 }
 
 fn structure(open: &mut Vec<Open<'_>>, byte: u8) {

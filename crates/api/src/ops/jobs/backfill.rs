@@ -77,7 +77,7 @@ impl Call<'_> {
         Ok(Answer::json(200, &view::backfill(&key, &row, true, applied)).at(applied))
     }
 
-    /// Answers with where it stood. The tasks that it has made go on.
+    /// Answers with where it ended. Those of its tasks that have begun go on.
     pub(super) async fn stop_backfill(&self, id: &str) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let Nothing {} = self.optional_body()?;

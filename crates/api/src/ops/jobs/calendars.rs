@@ -2,7 +2,7 @@
 
 use orloj_model::command::JobCommand;
 use orloj_model::id::CalendarName;
-use orloj_model::job::CalendarKey;
+use orloj_model::job::{CalendarKey, JobKey};
 use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::MAX_PAGE;
@@ -16,6 +16,26 @@ use crate::ops::{DEFAULT_PAGE, Nothing, unexpected};
 use crate::outcome::{Answer, Failure};
 use crate::page::Scope;
 use crate::view;
+
+/// The jobs that use a calendar are counted up to so many.
+const USERS_COUNTED: usize = 1_000;
+/// So many of them are named.
+const USERS_NAMED: usize = 5;
+
+/// A calendar stays while jobs use it. The last of `users` only tells that there are more than are counted.
+fn in_use(name: &str, users: &[JobKey]) -> Failure {
+    let named: Vec<&str> = users.iter().take(USERS_NAMED).map(|key| key.job.as_str()).collect();
+    let more = match users.len() {
+        0..=USERS_NAMED => String::new(),
+        count if count > USERS_COUNTED => format!(" and more than {} others", USERS_COUNTED - USERS_NAMED),
+        count => format!(" and {} more", count - USERS_NAMED),
+    };
+    let detail = format!(
+        "jobs use calendar {name:?}: {}{more}; take it out of their calendars first",
+        named.join(", ")
+    );
+    Failure::new(Code::CalendarInUse, detail)
+}
 
 impl Call<'_> {
     /// The calendar in a path; a name of another form names none.
@@ -75,12 +95,17 @@ impl Call<'_> {
         let expected = self.guard()?;
         let Nothing {} = self.optional_body()?;
         let calendar = self.calendar_key(name)?;
-        let command = JobCommand::DeleteCalendar { calendar, expected, claim: Some(self.claim()) };
+        let command =
+            JobCommand::DeleteCalendar { calendar: calendar.clone(), expected, claim: Some(self.claim()) };
         let applied = self.propose_job(command).await?;
         match applied.reply {
             Reply::Done => {
                 let body = CalendarDeleted { name: name.to_owned(), applied_index: applied.index };
                 Ok(Answer::json(200, &body).at(applied.index))
+            }
+            Reply::Refused(Refusal::CalendarInUse) => {
+                let users = self.shared.backend.calendar_users(&calendar, USERS_COUNTED + 1)?.value;
+                Err(in_use(name, &users))
             }
             Reply::Refused(refusal) => Err(refusal.into()),
             other => Err(unexpected(&other)),

@@ -58,4 +58,7 @@ impl JobReads for FakeStore {
         let after = after.map(|name| CalendarKey { caller: caller.clone(), calendar: name.clone() });
         self.read(|tables| query::calendars_of(tables, caller, after.as_ref(), limit))
     }
+    fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault> {
+        self.read(|tables| query::users_of(tables, key, None, limit))
+    }
 }

@@ -111,7 +111,12 @@ fn row(entry: &HistoryEntry) -> (String, String, String) {
         }
         other => {
             let (fired, skipped) = (entry.fired.unwrap_or(0), entry.skipped.unwrap_or(0));
-            (other.to_owned(), stretch, format!("{fired} fired, {skipped} skipped"))
+            let ended = match (entry.through, entry.to) {
+                (Some(through), Some(to)) if through < to => format!(", stopped at {through}"),
+                (None, _) => ", stopped before its first instant".to_owned(),
+                _ => String::new(),
+            };
+            (other.to_owned(), stretch, format!("{fired} fired, {skipped} skipped{ended}"))
         }
     }
 }
@@ -138,4 +143,24 @@ pub(super) fn preview(answer: &PreviewAnswer, json: bool) -> io::Result<()> {
         output::line("… and more that are skipped")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backfill_that_was_stopped_says_where() {
+        let entry = |through: Option<&str>| -> HistoryEntry {
+            serde_json::from_value(serde_json::json!({
+                "number": 7, "at": "2027-01-15T08:00:00Z", "kind": "backfilled", "from": "2027-01-01T00:00:00Z",
+                "to": "2027-01-10T00:00:00Z", "through": through, "fired": 3, "skipped": 0,
+            }))
+            .expect("an entry as the API shows it")
+        };
+        let told = |through| row(&entry(through)).2;
+        assert_eq!(told(Some("2027-01-10T00:00:00Z")), "3 fired, 0 skipped");
+        assert!(told(Some("2027-01-03T00:00:00Z")).ends_with("stopped at 2027-01-03T00:00:00.000Z"));
+        assert!(told(None).ends_with("stopped before its first instant"));
+    }
 }

@@ -1,17 +1,19 @@
 //! A stretch of the past is made up for, in steps that the leader takes. The row says how far it has come, so that
 //! another leader goes on from there and no instant is made up for twice.
 
-use super::fire::{Made, Make, make_task};
+use super::fire::{Made, Make, holds_one_alone, make_task};
 use super::{check_version, or_refuse};
+use crate::apply::cancel::{has_started, take_back};
 use crate::apply::context::Context;
 use crate::apply::submit::spend;
 use crate::command::{Claim, Refusal, Reply, StepBackfill};
 use crate::event::Event;
-use crate::id::Millis;
+use crate::id::{Millis, TaskId};
 use crate::job::{BACKFILL_STEP, BackfillRow, Cause, Definition, JobKey, JobOutcome, JobState, OPEN_LIMIT};
-use crate::schema::{BackfillTable, JobStateTable, TaskTable};
+use crate::key::{JobTaskKey, KeyWriter, after_prefix};
+use crate::schema::{BackfillTable, JobStateTable, JobTasksTable, SpecTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
-use crate::task::{DueClock, MAX_SHARDS};
+use crate::task::{DueClock, MAX_SHARDS, Origin, Reason, Status, TaskState};
 use crate::trigger::overlap::OverlapPolicy;
 
 pub(super) fn start<T: Write>(
@@ -51,6 +53,12 @@ pub(super) fn step<T: Write>(
     or_refuse!(check_version(Some(step.version), job.version));
     let row = cx.tables.get::<BackfillTable>(key)?.filter(|row| row.through == step.from);
     let Some(mut row) = row else { return Ok(Reply::Refused(Refusal::BackfillNotFound)) };
+    if is_stopped(&row) {
+        let waiting = waiting(cx, key, (row.from, row.through))?;
+        take_all_back(cx, key, &mut state, (&row, waiting.tasks))?;
+        cx.tables.put::<JobStateTable>(key, &state)?;
+        return Ok(reply(&row, !state.backfilling));
+    }
     if !is_valid(step, &row) {
         return Ok(Reply::Refused(Refusal::Invalid));
     }
@@ -90,12 +98,90 @@ pub(super) fn stop<T: Write>(
         return Ok(Reply::Refused(refusal));
     }
     let (_, mut state) = or_refuse!(cx.load_job(key)?);
-    let Some(row) = cx.tables.get::<BackfillTable>(key)? else {
+    let Some(mut row) = cx.tables.get::<BackfillTable>(key)? else {
         return Ok(Reply::Refused(Refusal::BackfillNotFound));
     };
-    end(cx, key, &mut state, &row)?;
+    if is_stopped(&row) {
+        return Ok(reply(&row, true));
+    }
+    let waiting = waiting(cx, key, (row.from, row.through))?;
+    let came = BackfillRow {
+        through: waiting.through.unwrap_or(row.through),
+        fired: row.fired.saturating_sub(waiting.tasks.len() as u64),
+        ..row.clone()
+    };
+    record(cx, key, &mut state, &came)?;
+    row.to = row.through;
+    take_all_back(cx, key, &mut state, (&row, waiting.tasks))?;
     cx.tables.put::<JobStateTable>(key, &state)?;
-    Ok(reply(&row, true))
+    Ok(reply(&came, true))
+}
+
+/// Whether a backfill is over but for tasks that are to be taken back. Any other one that has come to its end is gone.
+fn is_stopped(row: &BackfillRow) -> bool {
+    row.through >= row.to
+}
+
+/// Tasks of a backfill that have not begun.
+struct Waiting {
+    tasks: Vec<(TaskId, TaskState)>,
+    /// Up to where nothing waits, where anything does: the last instant before whose task is open, or else the
+    /// millisecond before.
+    through: Option<Millis>,
+}
+
+/// Finds the tasks of a backfill that have not begun. Of a task with several shards one that was ever handed out counts
+/// as begun, so that no more than a row or two of each task is read.
+fn waiting<T: Write>(
+    cx: &Context<'_, T>,
+    job: &JobKey,
+    (from, through): (Millis, Millis),
+) -> Result<Waiting, T::Error> {
+    let (mut tasks, mut first, mut begun) = (Vec::new(), None::<Millis>, Vec::new());
+    let prefix = KeyWriter::default().job(job).finish();
+    for JobTaskKey { task, .. } in
+        cx.tables.keys::<JobTasksTable>(&prefix, &after_prefix(&prefix), OPEN_LIMIT as usize)?
+    {
+        let Some(spec) = cx.tables.get::<SpecTable>(&task)? else { continue };
+        let Origin::Backfill { scheduled_at, .. } = spec.origin else { continue };
+        let Some(state) = cx.tables.get::<TaskTable>(&task)? else { continue };
+        if !(from..=through).contains(&scheduled_at) {
+            continue;
+        }
+        let was_handed_out =
+            state.started_at.is_some() && (state.shards != 1 || has_started(cx, task, &state)?);
+        if state.status != Status::Pending || was_handed_out {
+            begun.push(scheduled_at);
+            continue;
+        }
+        first = Some(first.map_or(scheduled_at, |first| first.min(scheduled_at)));
+        tasks.push((task, state));
+    }
+    let before = |first: Millis| begun.into_iter().filter(|at| *at < first).max().unwrap_or(first - 1);
+    Ok(Waiting { tasks, through: first.map(before) })
+}
+
+/// Takes tasks back, as many as one command may. The backfill is gone with the last one; until then a leader goes on.
+/// The caller stores the job's row.
+fn take_all_back<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &JobKey,
+    state: &mut JobState,
+    (row, tasks): (&BackfillRow, Vec<(TaskId, TaskState)>),
+) -> Result<(), T::Error> {
+    let mut shards = 0;
+    for (task, task_state) in tasks {
+        if shards >= MAX_SHARDS {
+            cx.tables.put::<BackfillTable>(key, row)?;
+            cx.events.push(Event::BackfillWaits { job: key.clone() });
+            return Ok(());
+        }
+        shards += task_state.shards;
+        take_back(cx, task, task_state, Reason::BackfillStopped)?;
+    }
+    cx.tables.delete::<BackfillTable>(key)?;
+    state.backfilling = false;
+    Ok(())
 }
 
 /// Makes the tasks of a step, as many as there is room for; whether it was all of them.
@@ -137,7 +223,8 @@ fn make_up<T: Write>(
 
 /// Whether another instant may be decided: a backfill skips nothing for want of room, it waits.
 fn has_room(state: &JobState, overlap: OverlapPolicy) -> bool {
-    state.open < OPEN_LIMIT && (overlap != OverlapPolicy::Queue || state.queued.is_none())
+    let is_free = overlap != OverlapPolicy::Queue || state.queued.is_none();
+    state.open < OPEN_LIMIT && (is_free || holds_one_alone(state, overlap))
 }
 
 fn is_valid(step: &StepBackfill, row: &BackfillRow) -> bool {
@@ -164,6 +251,16 @@ fn end<T: Write>(
 ) -> Result<(), T::Error> {
     cx.tables.delete::<BackfillTable>(key)?;
     state.backfilling = false;
+    record(cx, key, state, row)
+}
+
+/// Writes down where a backfill ended. The caller stores the job's row.
+fn record<T: Write>(
+    cx: &mut Context<'_, T>,
+    key: &JobKey,
+    state: &mut JobState,
+    row: &BackfillRow,
+) -> Result<(), T::Error> {
     let &BackfillRow { from, to, through, fired, skipped, .. } = row;
     cx.record(key, state, JobOutcome::Backfilled { from, to, through, fired, skipped })
 }

@@ -8,9 +8,9 @@ use crate::event::Event;
 use crate::id::TaskId;
 use crate::job::JobState;
 use crate::key::JobTaskKey;
-use crate::schema::{JobStateTable, JobTasksTable, TaskJobTable, TaskTable};
+use crate::schema::{JobStateTable, JobTasksTable, SpecTable, TaskJobTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
-use crate::task::{DueClock, Reason};
+use crate::task::{DueClock, Origin, Reason};
 
 /// Tells jobs of their tasks that ended in this command.
 pub(crate) fn hear_of_ended<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
@@ -48,14 +48,20 @@ fn ended<T: Write>(cx: &mut Context<'_, T>, task: TaskId) -> Result<(), T::Error
     cx.tables.put::<JobStateTable>(&job, &state)
 }
 
-/// Lets the queued task start when no other one is open. While the job is paused it waits on, and says so.
+fn is_of_a_trigger<T: Write>(cx: &Context<'_, T>, task: TaskId) -> Result<bool, T::Error> {
+    let spec = cx.tables.get::<SpecTable>(&task)?;
+    Ok(spec.is_some_and(|spec| matches!(spec.origin, Origin::Fire { .. })))
+}
+
+/// Lets the queued task start when no other one is open. While the job is paused, one that a trigger has queued waits on,
+/// and says so; what a person asked for was asked of a paused job, too.
 pub(super) fn release_if_alone<T: Write>(
     cx: &mut Context<'_, T>,
     state: &mut JobState,
 ) -> Result<(), T::Error> {
     let Some(task) = state.queued.filter(|_| state.open == 1) else { return Ok(()) };
     let Some(mut row) = cx.tables.get::<TaskTable>(&task)? else { return Ok(()) };
-    if state.paused.is_some() {
+    if state.paused.is_some() && is_of_a_trigger(cx, task)? {
         row.reason = Reason::Paused;
         cx.put_task(task, &mut row, None)?;
         return Ok(());

@@ -160,6 +160,7 @@ pub(super) fn make_task<T: Write>(
     let (job, scheduled_at, task, cause) = (make.job, make.scheduled_at, make.task, make.cause);
     let decision = match forbidden(cx, make)? {
         Some(reason) => Decision::Skip(reason),
+        None if make.cause == Cause::Backfill && holds_one_alone(state, make.overlap) => Decision::Start,
         None => decide_now(cx, job, state, make.overlap)?,
     };
     let mut replaces = false;
@@ -236,6 +237,12 @@ fn forbidden<T: Write>(cx: &Context<'_, T>, make: &Make<'_>) -> Result<Option<Sk
         false => flow.steps.iter().all(|step| may(&step.template.handler)),
     };
     Ok((!all).then_some(SkipReason::HandlerDenied))
+}
+
+/// Whether the only open task waits for the end of the pause: under `queue` it is in the way of no backfill, which would
+/// otherwise wait for it.
+pub(super) fn holds_one_alone(state: &JobState, overlap: OverlapPolicy) -> bool {
+    overlap == OverlapPolicy::Queue && state.paused.is_some() && state.open == 1 && state.queued.is_some()
 }
 
 /// What the policy says of the open tasks. Reads no more of them than it needs.
