@@ -54,3 +54,16 @@ fn every_error_code_is_documented_with_its_status() {
         assert!(row.contains(&code.status().to_string()), "{quoted} stands under another status: {row}");
     }
 }
+
+#[test]
+fn what_a_shell_command_is_given_is_documented() {
+    let code = read(&root().join("crates/executor/src/builtin/shell.rs"));
+    let names: Vec<&str> =
+        code.split('"').skip(1).step_by(2).filter(|text| text.starts_with("ORLOJ_")).collect();
+    assert!(names.contains(&"ORLOJ_SHARD_INDEX") && names.contains(&"ORLOJ_SHARD_TOTAL"), "{names:?}");
+    let text = read(&root().join("docs/configuration.md"));
+    let (_, section) = text.split_once("### What a shell command is given").expect("there is such a section");
+    for name in names {
+        assert!(section.contains(&format!("`{name}`")), "{name} is not in docs/configuration.md");
+    }
+}

@@ -49,12 +49,13 @@ class Client:
     ):
         """``ca`` is a file with the authorities to trust instead of the machine's; ``cert`` and ``key`` are files with
         a certificate to show. ``try_timeout`` bounds one try, ``deadline`` a call with all its tries, in seconds,
-        beyond the time that the call asks the server to wait."""
+        beyond the time that the call asks the server to wait; of several replicas each gets a share of the
+        deadline, so that all are asked."""
         if not urls:
             raise ValueError("urls: at least one is needed")
         self._urls = [_base(url) for url in urls]
         self._access_key, self._secret_key, self._audience = access_key, secret_key, audience
-        self._try_timeout, self._deadline = try_timeout, deadline
+        self._try_timeout, self._deadline = min(try_timeout, deadline / len(self._urls)), deadline
         self._tls = _tls(ca, cert, key) if any(url.scheme == "https" for url in self._urls) else None
         self._preferred = 0
         self._ahead_s = 0
@@ -181,24 +182,24 @@ class Client:
         text = "&".join(f"{name}={value}" for name, value in (query or {}).items())
         content = b"" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         end = time.monotonic() + self._deadline + wait
-        delay = BACKOFF_S[0]
+        delay, faults = BACKOFF_S[0], {}
         while True:
             place = self._preferred % len(self._urls)
             try:
                 status, retry_after, answer = self._send(place, method, path, text, content, idempotency_key, wait)
             except (OSError, http.client.HTTPException) as error:
-                last, retry_after = f"{self._urls[place].geturl()}: {error!r}", None
+                faults[place], retry_after = f"{self._urls[place].geturl()}: {error!r}", None
             else:
                 if 200 <= status < 300:
                     return answer
                 if not (status in (408, 429) or status >= 500 or self._follow_clock(answer)):
                     raise Refused(status, answer if isinstance(answer, dict) else {})
-                last = f"{self._urls[place].geturl()}: {status} {answer}"
+                faults[place] = f"{self._urls[place].geturl()}: {status} {answer}"
             self._preferred = place + 1
             # Up to half more, so that callers who failed together do not come back together.
             pause = max(delay, retry_after or 0.0) * (1 + random.random() / 2)
             if time.monotonic() + pause >= end:
-                raise Unreachable(last)
+                raise Unreachable("; ".join(faults.values()))
             time.sleep(pause)
             delay = min(delay * 2, BACKOFF_S[1])
 

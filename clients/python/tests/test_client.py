@@ -3,6 +3,7 @@
 import http.server
 import json
 import pathlib
+import socket
 import sys
 import threading
 import time
@@ -99,6 +100,20 @@ class Calls(unittest.TestCase):
         there = Replica((200, {"leader": 1}, {}))
         client = Client([url, self.client(there)._urls[0].geturl()], KEY, SECRET)
         self.assertEqual(client.cluster()["leader"], 1)
+
+    def test_a_replica_that_never_answers_is_passed_over_and_each_fault_is_named(self):
+        silent = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(silent.close)
+        url = "http://127.0.0.1:%d" % silent.getsockname()[1]
+        there = Replica((200, {"leader": 1}, {}))
+        there_url = self.client(there)._urls[0].geturl()
+        self.assertEqual(Client([url, there_url], KEY, SECRET, deadline=2.0).cluster()["leader"], 1)
+        refusing = Replica(problem(503, "no_leader"))
+        refusing_url = self.client(refusing)._urls[0].geturl()
+        with self.assertRaises(Unreachable) as raised:
+            Client([url, refusing_url], KEY, SECRET, deadline=1.0).cluster()
+        for part in (f"{url}: ", "imeout", f"{refusing_url}: 503", "no_leader"):
+            self.assertIn(part, str(raised.exception))
 
     def test_a_refusal_is_raised_with_its_code(self):
         replica = Replica(problem(422, "validation_failed", errors=[{"pointer": "/priority", "message": "11 is outside 0-9"}]))

@@ -117,6 +117,8 @@ impl Operation {
             | Operation::TransferLeader
             | Operation::AddMember
             | Operation::RemoveMember(_) => Scope::Cluster,
+            // It asks whether this very key could put the job.
+            Operation::Job(JobOperation::Check(_)) => Scope::Jobs,
             // Whatever else a caller changes are its jobs and calendars.
             other if other.changes() => Scope::Jobs,
             _ => Scope::Read,

@@ -13,6 +13,7 @@ mod fake_work;
 mod forwarding;
 mod graph;
 mod internal;
+mod job_check;
 mod job_preview;
 mod job_runs;
 mod jobs;

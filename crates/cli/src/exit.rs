@@ -12,7 +12,7 @@ pub enum Code {
     Usage = 2,
     /// No replica could be reached, none leads, or the answer was lost and it may have been done.
     Unreachable = 3,
-    /// The server refused the request.
+    /// The server refused the request; of several jobs, one at least.
     Refused = 4,
     /// What the request names does not exist.
     NotFound = 5,

@@ -65,7 +65,10 @@ fn run(cli: Cli) -> Outcome {
         Command::Bench(args) => bench::run(&args, json),
         Command::BenchPart(args) => bench::part::run(&args),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "orloj", &mut std::io::stdout());
+            // Into memory first: the generator fails when its reader has gone away.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "orloj", &mut script);
+            remote::output::raw(&String::from_utf8_lossy(&script))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -120,7 +120,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Config { .. } => Code::Usage,
-            Error::Transport { .. } | Error::Answer { .. } => Code::Unreachable,
+            Error::Transport { .. } | Error::Answer { .. } | Error::Unreachable(_) => Code::Unreachable,
             Error::NotFinished { .. } => Code::TimedOut,
             Error::Problem(problem) => match error.code() {
                 Some(ProblemCode::NoLeader | ProblemCode::NotReady | ProblemCode::CommitUnknown) => {

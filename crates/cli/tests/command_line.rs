@@ -184,4 +184,14 @@ fn a_file_of_jobs_is_checked_before_a_cluster_is_asked_for() {
 fn completions_are_printed() {
     let output = orloj(&["completions", "bash"]);
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("orloj"));
+    // `orloj completions bash | head` ends well: nobody reads what is longer than the pipe.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_orloj"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }

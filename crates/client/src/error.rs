@@ -27,6 +27,9 @@ pub enum Error {
         #[source]
         source: reqwest::Error,
     },
+    /// Several replicas were tried until the deadline, and each failed for its own reason. A change may have happened.
+    #[error("no replica answers:{}", each(.0))]
+    Unreachable(Vec<(String, Error)>),
     /// An answer that is not Orloj's: something else listens there.
     #[error("the answer of {url} with status {status} is not understood: {why}")]
     Answer {
@@ -55,6 +58,35 @@ fn listed(problem: &Problem) -> String {
     problem.errors.iter().map(|error| format!("\n  {}: {}", error.pointer, error.message)).collect()
 }
 
+/// Replicas, a line each, with the newest fault of each.
+fn each(faults: &[(String, Error)]) -> String {
+    faults
+        .iter()
+        .map(|(url, error)| format!("\n  {}: {}", url.trim_end_matches('/'), reason(error)))
+        .collect()
+}
+
+/// Why one replica has not answered, in as few words as there are.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Transport { source, .. } if source.is_timeout() && source.is_connect() => {
+            "no connection in time".to_owned()
+        }
+        Error::Transport { source, .. } if source.is_timeout() => "no answer in time".to_owned(),
+        Error::Transport { source, .. } => innermost(source),
+        other => other.to_string(),
+    }
+}
+
+/// The cause at the end of a chain: those before it say only that there is one.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
 impl Error {
     /// The stable code of a refused call.
     pub fn code(&self) -> Option<Code> {
@@ -66,7 +98,10 @@ impl Error {
 
     /// Whether a change that was asked for may have happened although there is no good answer.
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Error::Transport { .. } | Error::Answer { .. })
-            || self.code() == Some(Code::CommitUnknown)
+        match self {
+            Error::Transport { .. } | Error::Answer { .. } => true,
+            Error::Unreachable(faults) => faults.iter().any(|(_, fault)| fault.is_unknown()),
+            _ => self.code() == Some(Code::CommitUnknown),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The calls on jobs and calendars, one method each.
 
 use orloj_wire::rest::job::{
-    Backfill, Calendar, CalendarDeleted, CalendarPage, HistoryPage, Job, JobDeleted, JobPage, JobRun,
-    JobSpec, PauseJob, PreviewJob, RunJob, StartBackfill,
+    Backfill, Calendar, CalendarDeleted, CalendarPage, HistoryPage, Job, JobChecked, JobDeleted, JobPage,
+    JobRun, JobSpec, PauseJob, PreviewJob, RunJob, StartBackfill,
 };
 use orloj_wire::rest::preview::{PreviewAnswer, PreviewRequest};
 use orloj_wire::rest::trigger::CalendarSpec;
@@ -23,6 +23,17 @@ impl Client {
     /// Creates or replaces a job. With a `version` only that one is replaced; 0 stands for a job that there is not.
     pub async fn put_job(&self, id: &str, job: &JobSpec, version: Option<u64>) -> Result<Job, Error> {
         let call = Call::of(Method::PUT, job_path(id, "")?).with_body(job);
+        self.send(versioned(call, version)).await
+    }
+
+    /// What putting a job would come to: it is refused as [`put_job`](Client::put_job) would be, and changes nothing.
+    pub async fn check_job(
+        &self,
+        id: &str,
+        job: &JobSpec,
+        version: Option<u64>,
+    ) -> Result<JobChecked, Error> {
+        let call = Call::post(job_path(id, "/check")?).with_body(job);
         self.send(versioned(call, version)).await
     }
 

@@ -46,7 +46,8 @@ impl Credentials {
 pub struct Options {
     /// The audience that signatures are made for; must be the servers'. By default `default`.
     pub audience: String,
-    /// The longest that one try may take beyond the time that it asks the server to wait. By default 10 s.
+    /// The longest that one try may take beyond the time that it asks the server to wait; with several replicas no
+    /// more than each one's share of the deadline, so that all are asked. By default 10 s.
     pub try_timeout: Duration,
     /// The longest that a call may take with all its tries. By default 30 s.
     pub deadline: Duration,

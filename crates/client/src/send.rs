@@ -1,7 +1,8 @@
 //! Signing, sending and repeating one call.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,6 +27,8 @@ struct Inner {
     urls: Vec<Url>,
     /// The place in `urls` of the replica that answered last.
     preferred: AtomicUsize,
+    /// By place: the replica has answered, and has not failed to since.
+    answered: Vec<AtomicBool>,
     /// How far the servers' clock is ahead of this machine's, in seconds, where they refused a timestamp.
     ahead_s: AtomicI64,
     credentials: Credentials,
@@ -106,7 +109,9 @@ impl Client {
         let http =
             http_client(&options).map_err(|source| Error::Transport { url: urls[0].to_string(), source })?;
         let (preferred, ahead_s) = (AtomicUsize::new(0), AtomicI64::new(0));
-        Ok(Client { inner: Arc::new(Inner { http, urls, preferred, ahead_s, credentials, options }) })
+        let answered = urls.iter().map(|_| AtomicBool::new(false)).collect();
+        let inner = Inner { http, urls, preferred, answered, ahead_s, credentials, options };
+        Ok(Client { inner: Arc::new(inner) })
     }
 
     /// The replicas that this client knows.
@@ -118,11 +123,11 @@ impl Client {
     pub(crate) async fn send<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         let options = &self.inner.options;
         let deadline = Instant::now() + options.deadline + call.wait;
-        let mut tries = 0;
+        let (mut tries, mut faults) = (0, BTreeMap::new());
         loop {
             tries += 1;
             let place = self.inner.preferred.load(Ordering::Relaxed) % self.inner.urls.len();
-            let failed = match self.inner.try_once(&self.inner.urls[place], &call).await {
+            let failed = match self.inner.try_once(place, &call).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
@@ -133,8 +138,9 @@ impl Client {
             let delay = retry::delay(options.backoff, tries, rand::random(), asked);
             // Compared as durations: what a server asks for may be longer than any instant can hold.
             if delay >= deadline.saturating_duration_since(Instant::now()) {
-                return Err(failed.error);
+                return Err(self.inner.in_vain(faults, place, failed.error));
             }
+            faults.insert(place, failed.error);
             tokio::time::sleep(delay).await;
         }
     }
@@ -148,13 +154,50 @@ impl Inner {
         let _ = self.preferred.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    async fn try_once<T: DeserializeOwned>(&self, base: &Url, call: &Call) -> Result<T, Failed> {
-        let transport = |source: reqwest::Error| Failed {
-            error: Error::Transport { url: base.to_string(), source: source.without_url() },
-            again: Some(None),
+    /// What a call ends with that no try has brought an answer for: the newest fault of each replica, where they are
+    /// not all refusals.
+    fn in_vain(&self, mut faults: BTreeMap<usize, Error>, place: usize, newest: Error) -> Error {
+        faults.remove(&place);
+        let refused = |error: &Error| matches!(error, Error::Problem(_));
+        if faults.is_empty() || (refused(&newest) && faults.values().all(refused)) {
+            return newest;
+        }
+        faults.insert(place, newest);
+        let named = faults.into_iter().map(|(place, error)| (self.urls[place].to_string(), error));
+        Error::Unreachable(named.collect())
+    }
+
+    /// The longest that one try may take beyond the time that it asks the server to wait: so that within the
+    /// deadline each replica is asked, although those before it take a connection and never answer.
+    fn patience(&self) -> Duration {
+        let replicas = u32::try_from(self.urls.len()).unwrap_or(u32::MAX);
+        self.options.try_timeout.min(self.options.deadline / replicas)
+    }
+
+    /// Whether a replica says anything at all. A call that waits long is not sent to one that nobody has heard of while
+    /// there are others: its silence would be taken for the wait.
+    async fn greet(&self, place: usize) -> Result<(), reqwest::Error> {
+        if self.urls.len() == 1 || self.answered[place].load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut url = self.urls[place].clone();
+        url.set_path("/healthz");
+        self.http.get(url).timeout(self.patience()).send().await.map(drop)
+    }
+
+    async fn try_once<T: DeserializeOwned>(&self, place: usize, call: &Call) -> Result<T, Failed> {
+        let base = &self.urls[place];
+        let transport = |source: reqwest::Error| {
+            self.answered[place].store(false, Ordering::Relaxed);
+            let error = Error::Transport { url: base.to_string(), source: source.without_url() };
+            Failed { error, again: Some(None) }
         };
+        if !call.wait.is_zero() {
+            self.greet(place).await.map_err(transport)?;
+        }
         let ahead_s = self.ahead_s.load(Ordering::Relaxed);
         let response = self.request(base, call, ahead_s).send().await.map_err(transport)?;
+        self.answered[place].store(true, Ordering::Relaxed);
         let status = response.status().as_u16();
         let asked = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
         let body = response.bytes().await.map_err(transport)?;
@@ -199,7 +242,7 @@ impl Inner {
             body: &body,
         };
         let mut request =
-            self.http.request(call.method.clone(), url.clone()).timeout(self.options.try_timeout + call.wait);
+            self.http.request(call.method.clone(), url.clone()).timeout(self.patience() + call.wait);
         for (name, value) in outgoing.headers(&self.credentials.secret, now_s) {
             request = request.header(name, value);
         }
@@ -244,25 +287,6 @@ fn base_url(text: &str) -> Result<Url, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_base_url_has_scheme_host_and_port_only() {
-        assert!(base_url("http://127.0.0.1:8080").is_ok());
-        assert!(base_url("https://orloj.example.com/").is_ok());
-        for bad in [
-            "127.0.0.1:8080",
-            "localhost:80",
-            "ftp://h",
-            "http://h/p",
-            "http://h/?q",
-            "http://u@h",
-            "http://:p@h",
-            "http://h/#f",
-            "",
-        ] {
-            assert!(base_url(bad).is_err(), "{bad}");
-        }
-    }
-}
+#[allow(clippy::unwrap_used, reason = "a failed test")]
+#[path = "send_tests.rs"]
+mod tests;

@@ -2,6 +2,7 @@
 //! the field and the value.
 
 mod integers;
+mod words;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,7 +30,7 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, FieldError> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let pointer = pointer(error.path());
-        FieldError::new(pointer, error.into_inner().to_string())
+        words::fault(pointer, &error.into_inner())
     })?;
     deserializer.end().map_err(|error| FieldError::new("", error.to_string()))?;
     Ok(value)

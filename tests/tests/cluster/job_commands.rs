@@ -150,6 +150,17 @@ fn the_command_looks_after_jobs(cluster: &Cluster) {
     let parts = ["~ /title: \"Nightly\" -> \"Every night\"", "~ /triggers/0/expression"];
     says(&orloj(cluster, &["job", "diff", "-f", &edited]), 1, &parts);
     says(&orloj(cluster, &["job", "apply", "-f", &edited]), 0, &["job nightly: changed"]);
+    for format in ["toml", "json", "yaml"] {
+        let printed = says(&orloj(cluster, &["job", "get", "nightly", "-o", format]), 0, &["Every night"]);
+        let printed = file(&format!("nightly.{format}"), &printed);
+        says(&orloj(cluster, &["job", "apply", "-f", &printed]), 0, &["job nightly: as it is"]);
+    }
+    let refused = file("refused.yaml", &FILE.replace("nightly", "nobodys").replace("echo", "nobody-has-it"));
+    let parts = ["job nobodys: is not there, and would be refused: handler_unknown"];
+    says(&orloj(cluster, &["job", "diff", "-f", &refused]), 4, &parts);
+    let parts =
+        ["calendar weekend: as it is", "job nobodys: refused: handler_unknown", "1 unchanged, 1 refused"];
+    says(&orloj(cluster, &["job", "apply", "-f", &refused]), 4, &parts);
     let bad = file("bad.yaml", &FILE.replace("0 2 * * *", "0 2 30 2 *"));
     says(&orloj(cluster, &["job", "apply", "-f", &bad]), 2, &["/triggers/0/expression", "0 2 30 2 *", "^"]);
     says(&orloj(cluster, &["job", "list"]), 0, &["beat", "nightly", "on"]);
@@ -189,13 +200,17 @@ const DKRON: &str = r#"[{"name": "old", "schedule": "0 0 3 * * *", "timezone": "
 
 fn the_command_imports_jobs(cluster: &Cluster, file: &str) {
     let dry = ["job", "import", "--from", "dkron", file, "--dry-run"];
-    says(
-        &orloj(cluster, &dry),
-        0,
-        &["old: would be created, paused", "does not map: owner", "broken: left out"],
-    );
+    let parts = ["old: would be created, paused", "does not map: owner", "broken: left out", "1 left out"];
+    says(&orloj(cluster, &dry), 4, &parts);
     says(&orloj(cluster, &["job", "get", "old"]), 5, &[]);
-    says(&orloj(cluster, &dry[..5]), 0, &["old: created, paused", "1 jobs, 1 left out"]);
+    let parts = ["old: created, paused", "1 jobs (1 created), 1 left out"];
+    says(&orloj(cluster, &dry[..5]), 4, &parts);
     says(&orloj(cluster, &["job", "get", "old"]), 0, &["paused", "0 0 3 * * *"]);
-    says(&orloj(cluster, &dry[..5]), 0, &["is there already"]);
+    says(&orloj(cluster, &dry[..5]), 4, &["old: unchanged", "(1 unchanged)"]);
+    let edited = std::fs::read_to_string(file).unwrap().replace("0 0 3", "0 0 4");
+    std::fs::write(file, edited).unwrap();
+    let update = ["job", "import", "--from", "dkron", file, "--update"];
+    says(&orloj(cluster, &dry), 4, &["old: is there already and differs at /triggers/0/expression"]);
+    says(&orloj(cluster, &update), 4, &["old: updated, paused", "(1 updated)"]);
+    says(&orloj(cluster, &["job", "get", "old"]), 0, &["paused", "0 0 4 * * *"]);
 }

@@ -3,8 +3,8 @@
 use orloj_wire::problem::Code;
 use orloj_wire::rest::MAX_PAGE;
 use orloj_wire::rest::job::{
-    Backfill, HistoryPage, Job, JobDeleted, JobPage, JobRun, JobSpec, PauseJob, PreviewJob, RunJob,
-    StartBackfill,
+    Backfill, HistoryPage, Job, JobChecked, JobDeleted, JobPage, JobRun, JobSpec, PauseJob, PreviewJob,
+    RunJob, StartBackfill,
 };
 use orloj_wire::rest::preview::{PreviewAnswer, PreviewRequest};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const JOB: &str = "/openapi/v1/jobs/{jobId}";
 /// The entries.
 pub(super) fn calls() -> Vec<Call> {
     let mut calls = vec![create(), list(), preview_triggers(), get(), replace(), patch(), delete()];
-    calls.extend([pause(), resume(), run(), preview(), history()]);
+    calls.extend([pause(), resume(), run(), preview(), check(), history()]);
     calls.extend([start_backfill(), get_backfill(), stop_backfill()]);
     calls
 }
@@ -133,6 +133,20 @@ fn preview() -> Call {
         .refuses(&[Code::JobNotFound, Code::Conflict])
 }
 
+fn check() -> Call {
+    let checked = json!({
+        "jobId": "nightly", "change": "replace", "version": 3, "unknownHandlers": [], "appliedIndex": 4711,
+    });
+    guarded(
+        Call::new(TAG, "POST", "/openapi/v1/jobs/{jobId}/check", "Check a job without storing it"),
+        "the job",
+    )
+    .text("It is refused as replacing or creating the job would be, and changes nothing.")
+    .takes::<JobSpec>(spec())
+    .answers::<JobChecked>(200, "It is acceptable.", checked)
+    .refuses(&[Code::VersionConflict, Code::HandlerUnknown, Code::CallbackUrlNotAllowed, Code::Conflict])
+}
+
 fn history() -> Call {
     let page = json!({
         "jobId": "nightly", "counts": { "fired": 41, "missed": 0, "skipped": { "overlap": 1 } },
@@ -189,10 +203,10 @@ fn backfill() -> Value {
 
 fn spec() -> Value {
     json!({
-        "title": "The nightly report", "handler": "shell", "params": { "command": "report --day {{scheduledAt}}" },
+        "title": "The nightly report", "handler": "shell", "params": { "command": "report --day ${date:%Y-%m-%d}" },
         "triggers": [{ "kind": "cron", "expression": "30 2 * * *", "timeZone": "Europe/Berlin" }],
         "calendars": ["holidays.de"], "overlap": "queue", "misfire": "fireOnce",
-        "businessKey": "report-{{scheduledAt}}",
+        "businessKey": "report-${scheduledAt}",
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod backfill;
 mod calendars;
+mod check;
 mod define;
 mod flow;
 mod merge;
@@ -45,6 +46,7 @@ impl Call<'_> {
             JobOperation::Resume(id) => self.resume_job(id).await,
             JobOperation::Run(id) => self.run_job(id).await,
             JobOperation::Preview(id) => self.preview_job(id).await,
+            JobOperation::Check(id) => self.check_job(id).await,
             JobOperation::History(id) => self.job_history(id).await,
             JobOperation::StartBackfill(id) => self.start_backfill(id).await,
             JobOperation::GetBackfill(id) => self.get_backfill(id).await,

@@ -28,6 +28,8 @@ pub enum JobOperation {
     Run(String),
     /// `POST jobs/{id}/preview`
     Preview(String),
+    /// `POST jobs/{id}/check`
+    Check(String),
     /// `GET jobs/{id}/history`
     History(String),
     /// `POST jobs/{id}/backfill`
@@ -57,7 +59,8 @@ impl JobOperation {
 
     /// Whether it says what a job is, which with many steps is long.
     pub fn defines(&self) -> bool {
-        matches!(self, JobOperation::Create | JobOperation::Replace(_) | JobOperation::Patch(_))
+        use JobOperation::{Check, Create, Patch, Replace};
+        matches!(self, Create | Replace(_) | Patch(_) | Check(_))
     }
 
     /// Whether it changes something.
@@ -68,6 +71,7 @@ impl JobOperation {
                 | JobOperation::PreviewTriggers
                 | JobOperation::Get(_)
                 | JobOperation::Preview(_)
+                | JobOperation::Check(_)
                 | JobOperation::History(_)
                 | JobOperation::GetBackfill(_)
                 | JobOperation::ListCalendars
@@ -89,6 +93,7 @@ impl JobOperation {
             JobOperation::Resume(_) => "resume_job",
             JobOperation::Run(_) => "run_job",
             JobOperation::Preview(_) => "preview_job",
+            JobOperation::Check(_) => "check_job",
             JobOperation::History(_) => "job_history",
             JobOperation::StartBackfill(_) => "start_backfill",
             JobOperation::GetBackfill(_) => "get_backfill",
@@ -124,6 +129,7 @@ pub fn find(method: &str, segments: &[&str]) -> Option<Result<JobOperation, Fail
         ["jobs", id, "resume"] => vec![("POST", Op::Resume(own(id)))],
         ["jobs", id, "run"] => vec![("POST", Op::Run(own(id)))],
         ["jobs", id, "preview"] => vec![("POST", Op::Preview(own(id)))],
+        ["jobs", id, "check"] => vec![("POST", Op::Check(own(id)))],
         ["jobs", id, "history"] => vec![("GET", Op::History(own(id)))],
         ["jobs", id, "backfill"] => vec![
             ("GET", Op::GetBackfill(own(id))),

@@ -227,6 +227,10 @@ async fn a_run_of_a_workflow_shows_its_steps() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     node.call(&put("flow", workflow())).await;
+    // A run by hand cannot hand parameters to steps, which have their own: it says so.
+    let refused = node.call(&super::jobs::call("POST", "jobs/flow/run", json!({"params": {"day": 1}}))).await;
+    refused.is(422, "validation_failed");
+    assert_eq!(refused.body["errors"][0]["pointer"], "/params", "{}", refused.text);
     let ran = node.call(&super::jobs::call("POST", "jobs/flow/run", json!({}))).await;
     let run = ran.body["taskId"].as_str().unwrap_or_else(|| panic!("{}", ran.text)).to_owned();
     let id = run.parse().unwrap();

@@ -128,7 +128,7 @@ pub struct AuditArgs {
     #[arg(long)]
     pub denied: bool,
     /// How many, at most.
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = super::limit)]
     pub limit: usize,
 }
 

@@ -4,16 +4,22 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use orloj_wire::rest::preview::PREVIEW_LIMIT;
+
+use super::limit;
+
 /// `orloj job …`
 #[derive(Debug, Subcommand)]
 pub enum JobCommand {
-    /// Create and change jobs and calendars as files say. What is so already is left alone.
+    /// Create and change jobs and calendars as files say. What is so already is left alone. Each stands for itself: when
+    /// one is refused the others are made nevertheless, and the command ends with 4.
     Apply {
         #[command(flatten)]
         #[allow(missing_docs, reason = "its fields are documented")]
         files: FilesArgs,
     },
-    /// Show what `apply` would change, and change nothing. Ends with 1 when there is a difference.
+    /// Show what `apply` would change, and what the cluster would refuse of it, and change nothing. Ends with 1 when there
+    /// is a difference, with 4 when something would be refused.
     Diff {
         #[command(flatten)]
         #[allow(missing_docs, reason = "its fields are documented")]
@@ -22,13 +28,19 @@ pub enum JobCommand {
     /// List jobs by id.
     List {
         /// How many, at most.
-        #[arg(long, default_value_t = 1_000)]
+        #[arg(long, default_value_t = 1_000, value_parser = limit)]
         limit: usize,
     },
     /// Show a job.
     Get {
         /// Its id.
         job: String,
+        /// Print its definition as a file that `job apply` takes.
+        #[arg(long)]
+        definition: bool,
+        /// With --definition, which this stands for, too: the kind of file. Default: yaml, with --json json.
+        #[arg(long, short, value_enum)]
+        output: Option<FileFormat>,
     },
     /// Let a job fire no more until it is resumed. Its tasks go on.
     Pause {
@@ -54,7 +66,7 @@ pub enum JobCommand {
         /// Its id.
         job: String,
         /// How many entries, at most.
-        #[arg(long, default_value_t = 50)]
+        #[arg(long, default_value_t = 50, value_parser = limit)]
         limit: usize,
     },
     /// Delete a job. Its tasks go on.
@@ -65,8 +77,20 @@ pub enum JobCommand {
         #[arg(long)]
         version: Option<u64>,
     },
-    /// Take over the jobs of another scheduler (docs/jobs.md). Jobs that are there already are left alone.
+    /// Take over the jobs of another scheduler (docs/jobs.md). Jobs that are there already are left alone unless --update is
+    /// given. Each is tried; the command ends with 4 when one was refused or left out.
     Import(ImportArgs),
+}
+
+/// A kind of file that holds jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FileFormat {
+    /// TOML.
+    Toml,
+    /// JSON.
+    Json,
+    /// YAML.
+    Yaml,
 }
 
 /// Files with jobs and calendars.
@@ -115,8 +139,8 @@ pub struct PreviewArgs {
     /// From when on (RFC 3339). Default: now.
     #[arg(long)]
     pub from: Option<String>,
-    /// How many fires.
-    #[arg(long, default_value_t = 10)]
+    /// How many fires, 1-1,000.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=PREVIEW_LIMIT))]
     pub count: u64,
 }
 
@@ -150,7 +174,11 @@ pub struct ImportArgs {
     /// The zone of local times where the file names none: that of the other scheduler's server.
     #[arg(long, default_value = "UTC")]
     pub time_zone: String,
-    /// Show what would be created and what does not map, and create nothing.
+    /// Replace jobs that are there already and differ.
+    #[arg(long)]
+    pub update: bool,
+    /// Show what would be created, what does not map and, where ORLOJ_URL names a cluster, what that would refuse; change
+    /// nothing.
     #[arg(long)]
     pub dry_run: bool,
 }

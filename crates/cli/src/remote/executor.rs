@@ -39,7 +39,7 @@ async fn list(json: bool) -> Outcome {
         "slots",
         "free",
         "queued",
-        "cpu %",
+        "load %",
         "heartbeat",
         "handlers",
     ]);
@@ -52,6 +52,7 @@ async fn list(json: bool) -> Outcome {
             executor.slots.to_string(),
             text(executor.free_slots),
             text(executor.queued),
+            // Not how busy the processors are: the load of the last minute for each core, and so above 100 at times.
             executor.cpu_pct.map_or_else(|| "-".to_owned(), |load| format!("{load:.0}")),
             executor.last_heartbeat_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms ago")),
             executor.handlers.join(" "),

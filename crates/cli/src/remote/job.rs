@@ -2,6 +2,8 @@
 
 mod apply;
 mod diff;
+mod export;
+mod fate;
 pub mod file;
 mod import;
 mod show;
@@ -18,7 +20,7 @@ use orloj_wire::rest::trigger::{KindName, TriggerSpec};
 use orloj_wire::time::Time;
 
 use super::{Principal, connect, output, task};
-use crate::args::{BackfillArgs, JobCommand, JobRunArgs, OverlapArg, PreviewArgs};
+use crate::args::{BackfillArgs, FileFormat, JobCommand, JobRunArgs, OverlapArg, PreviewArgs};
 use crate::exit::{Failure, Outcome};
 
 /// Runs one of the commands.
@@ -32,7 +34,17 @@ pub async fn run(command: JobCommand, json: bool) -> Outcome {
         JobCommand::Import(args) => return import::run(&args, json).await,
         JobCommand::Run(args) => return run_now(&caller()?, args, json).await,
         JobCommand::List { limit } => show::jobs(&all_jobs(&caller()?, limit).await?, json)?,
-        JobCommand::Get { job } => show::job(&caller()?.job(&job).await?, json)?,
+        JobCommand::Get { job, definition, output } => {
+            let job = caller()?.job(&job).await?;
+            match (definition, output) {
+                (false, None) => show::job(&job, json)?,
+                (_, output) => {
+                    let format = output.unwrap_or(if json { FileFormat::Json } else { FileFormat::Yaml });
+                    let text = export::text(&job, format).map_err(Failure::usage)?;
+                    output::raw(&text)?;
+                }
+            }
+        }
         JobCommand::Pause { job, note } => show::job(&caller()?.pause_job(&job, &note).await?, json)?,
         JobCommand::Resume { job } => show::job(&caller()?.resume_job(&job).await?, json)?,
         JobCommand::Preview(args) => preview(&caller()?, args, json).await?,
@@ -70,7 +82,7 @@ async fn all_jobs(client: &Client, limit: usize) -> Result<Vec<Job>, Failure> {
 }
 
 async fn history(client: &Client, job: &str, limit: usize, json: bool) -> Result<(), Failure> {
-    let mut page = client.job_history(job, Some(limit.clamp(1, MAX_PAGE)), None).await?;
+    let mut page = client.job_history(job, Some(limit.min(MAX_PAGE)), None).await?;
     let mut entries: Vec<HistoryEntry> = std::mem::take(&mut page.entries);
     while let Some(token) = page.next_page_token.take().filter(|_| entries.len() < limit) {
         let size = (limit - entries.len()).min(MAX_PAGE);

@@ -13,7 +13,7 @@ use orloj_wire::rest::{BackoffMs, LogSource, MAX_PAGE, Retry, Strategy, Submit, 
 use orloj_wire::time::Time;
 
 use super::{Principal, connect, graph, output};
-use crate::args::{ListArgs, SubmitArgs, TaskCommand};
+use crate::args::{ListArgs, Placement, SubmitArgs, TaskCommand};
 use crate::exit::{Code, Failure, Outcome};
 
 /// A wait without an end, as far as a person is concerned.
@@ -54,9 +54,12 @@ async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
     if args.sync {
         let task = client.submit_sync(&task, args.idempotency_key.as_deref()).await?;
         show(&task, json)?;
-        // One that goes on has not failed: its status is shown.
-        let failed = task.is_terminal() && task.status != "SUCCESS";
-        return Ok(if failed { Code::TaskFailed.into() } else { ExitCode::SUCCESS });
+        if !task.is_terminal() {
+            // It has not failed, and goes on; nor is it done.
+            output::note(&format!("{} has not ended within the call; see orloj task wait", task.task_id));
+            return Ok(Code::TimedOut.into());
+        }
+        return Ok(ended(&task));
     }
     let submitted = client.submit(&task, args.idempotency_key.as_deref()).await?;
     if args.wait {
@@ -92,25 +95,43 @@ fn submission(args: &SubmitArgs) -> anyhow::Result<Submit> {
     task.estimated_duration_ms = args.estimate_ms;
     task.expire_at = instant("--expire-at", args.expire_at.as_deref())?;
     task.labels = labels(&args.labels)?;
-    task.strategy = match args.broadcast {
-        true => Some(Strategy::Broadcast),
-        false => args.pin.clone().map(Strategy::Pinned),
-    };
+    task.strategy = strategy(args);
+    task.zone.clone_from(&args.zone);
+    task.allow_unknown_handler = args.allow_unknown_handler;
     task.shard_total = args.shards;
     task.on_shard_failure = args.on_shard_failure.map(graph::policy);
     task.depends_on = graph::parents(&args.after)?;
     task.routing_key.clone_from(&args.routing_key);
     task.business_key.clone_from(&args.business_key);
+    task.dedupe_key.clone_from(&args.dedupe_key);
     task.callback_url.clone_from(&args.callback_url);
-    if args.retries.is_some() || !args.backoff_ms.is_empty() {
-        let mut retry = Retry::default();
-        retry.max_retries = args.retries.unwrap_or(retry.max_retries);
-        if !args.backoff_ms.is_empty() {
-            retry.backoff_ms = args.backoff_ms.iter().copied().map(BackoffMs).collect();
-        }
-        task.retry = Some(retry);
-    }
+    task.retry = retry(args);
     Ok(task)
+}
+
+fn strategy(args: &SubmitArgs) -> Option<Strategy> {
+    match (args.broadcast, &args.pin, args.strategy) {
+        (true, ..) => Some(Strategy::Broadcast),
+        (_, Some(executor), _) => Some(Strategy::Pinned(executor.clone())),
+        (.., Some(Placement::Ring)) => Some(Strategy::Ring),
+        (.., Some(Placement::RoundRobin)) => Some(Strategy::RoundRobin),
+        (.., Some(Placement::LeastLoaded)) => Some(Strategy::LeastLoaded),
+        (.., Some(Placement::Random)) => Some(Strategy::Random),
+        (.., None) => None,
+    }
+}
+
+/// What the options say of further tries; absent where they say nothing.
+fn retry(args: &SubmitArgs) -> Option<Retry> {
+    let mut retry = Retry::default();
+    retry.max_retries = args.retries.unwrap_or(retry.max_retries);
+    retry.jitter_pct = args.jitter_pct.unwrap_or(retry.jitter_pct);
+    retry.max_lost = args.max_lost.unwrap_or(retry.max_lost);
+    if !args.backoff_ms.is_empty() {
+        retry.backoff_ms = args.backoff_ms.iter().copied().map(BackoffMs).collect();
+    }
+    let said = args.retries.is_some() || args.jitter_pct.is_some() || args.max_lost.is_some();
+    (said || !args.backoff_ms.is_empty()).then_some(retry)
 }
 
 /// Parameters: JSON text, or `@FILE`, or `@-` for standard input.
@@ -151,7 +172,12 @@ fn labels(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
 pub(super) async fn wait(client: &Client, task: &str, timeout_ms: Option<u64>, json: bool) -> Outcome {
     let task = client.wait(task, timeout_ms.map_or(NO_END, Duration::from_millis)).await?;
     show(&task, json)?;
-    Ok(if task.status == "SUCCESS" { ExitCode::SUCCESS } else { Code::TaskFailed.into() })
+    Ok(ended(&task))
+}
+
+/// The code for the end of a task that was waited for.
+fn ended(task: &Task) -> ExitCode {
+    if task.status == "SUCCESS" { ExitCode::SUCCESS } else { Code::TaskFailed.into() }
 }
 
 async fn callbacks(client: &Client, task: &str, redeliver: bool, json: bool) -> Outcome {
@@ -328,25 +354,5 @@ fn shards(task: &Task) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn params_come_from_the_line_or_a_file() {
-        assert_eq!(params("{\"a\":1}").unwrap().0, serde_json::json!({"a": 1}));
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("p.json");
-        fs::write(&file, "[1]").unwrap();
-        assert_eq!(params(&format!("@{}", file.display())).unwrap().0, serde_json::json!([1]));
-        assert!(params("@no-such-file").unwrap_err().to_string().contains("no-such-file"));
-        assert!(params("{\"a\":1,}").unwrap_err().to_string().contains("--params is not JSON"));
-    }
-
-    #[test]
-    fn labels_are_name_and_value() {
-        let good = labels(&["os=linux".to_owned(), "q=a=b".to_owned()]).unwrap();
-        assert_eq!(good["q"], "a=b");
-        assert!(labels(&["os".to_owned()]).unwrap_err().to_string().contains("\"os\""));
-        assert!(labels(&["a=1".to_owned(), "a=2".to_owned()]).unwrap_err().to_string().contains("twice"));
-    }
-}
+#[path = "task_tests.rs"]
+mod tests;

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use answer::{
-    Backfill, Calendar, CalendarDeleted, CalendarPage, HistoryEntry, HistoryPage, Job, JobCounts, JobDeleted,
-    JobPage, JobRun, JobState, NextFire, Paused,
+    Backfill, Calendar, CalendarDeleted, CalendarPage, HistoryEntry, HistoryPage, Job, JobChange, JobChecked,
+    JobCounts, JobDeleted, JobPage, JobRun, JobState, NextFire, Paused,
 };
 pub use check::params_faults;
 

@@ -55,7 +55,7 @@ fn what_does_not_parse_is_named() {
     let list = json!({"handler": "echo", "triggers": [["cron", "* * * * *"]]});
     assert_eq!(refused(list).0, "/triggers/0");
     let twice = br#"{"handler": "echo", "executor": "echo"}"#;
-    assert!(read_object::<JobSpec>(twice).unwrap_err().message.contains("duplicate"));
+    assert!(read_object::<JobSpec>(twice).unwrap_err().message.contains("stands twice"));
 }
 
 #[test]

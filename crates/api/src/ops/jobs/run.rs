@@ -7,7 +7,7 @@ use orloj_model::query::JobView;
 use orloj_model::trigger::SkipReason;
 use orloj_model::{Refusal, Reply};
 use orloj_wire::json::Strict;
-use orloj_wire::problem::Code;
+use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::REPLAYED_HEADER;
 use orloj_wire::rest::job::{JobRun, RunJob, params_faults};
 use orloj_wire::sign::sha256;
@@ -31,6 +31,13 @@ impl Call<'_> {
         for _ in 0..TRIES {
             let (view, now) = (self.own_job(&key)?.value, self.now());
             self.may_run(&view)?;
+            if params.is_some() && !view.flow.steps.is_empty() {
+                // They would reach nobody: the task of the run has no attempts, and steps have their own.
+                let message =
+                    "the job is a workflow, and each of its steps has parameters of its own; leave them out";
+                let fault = FieldError::new("/params", message);
+                return Err(Failure::fields(Code::ValidationFailed, vec![fault]));
+            }
             let task = TaskId::draw(&*self.shared.random);
             let run = RunNow {
                 job: key.clone(),

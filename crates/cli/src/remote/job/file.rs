@@ -65,10 +65,18 @@ pub fn value(path: &Path) -> anyhow::Result<Value> {
                 orloj_wire::json::read(text.as_bytes()).map_err(|fault| anyhow!(shown(&fault)))?;
             Ok(value)
         }
-        Some("yaml" | "yml") => Ok(serde_saphyr::from_str(&text)?),
-        None if path == Path::new("-") => Ok(serde_saphyr::from_str(&text)?),
+        Some("yaml" | "yml") => from_yaml(&text),
+        None if path == Path::new("-") => from_yaml(&text),
         _ => bail!("the name does not end in .toml, .json, .yaml or .yml"),
     }
+}
+
+fn from_yaml(text: &str) -> anyhow::Result<Value> {
+    // The plain form of an error speaks of the reader's own options.
+    serde_saphyr::from_str(text).map_err(|error| {
+        let words = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+        anyhow!(words)
+    })
 }
 
 /// TOML's own instants become the text that they stand for.
@@ -122,26 +130,38 @@ fn holds_lists(fields: &Map<String, Value>) -> bool {
 
 fn add_jobs(written: &mut Written, jobs: Vec<Value>, now: i64) -> anyhow::Result<()> {
     for (place, value) in jobs.into_iter().enumerate() {
-        let job = job_of(&value, now).with_context(|| format!("jobs[{place}]"))?;
-        written.jobs.push(job);
+        let id = value.get("jobId").and_then(Value::as_str);
+        let named = || id.map_or_else(|| format!("jobs[{place}]"), |id| format!("jobs[{place}]: {id:?}"));
+        written.jobs.push(job_of(&value, now).with_context(named)?);
     }
     Ok(())
 }
 
 /// Checks what can be checked without the cluster, so that a file with a mistake changes nothing.
 fn job_of(value: &Value, now: i64) -> anyhow::Result<(String, JobSpec)> {
+    if value.get("definition").is_some() && value.get("appliedIndex").is_some() {
+        let id = value["jobId"].as_str().unwrap_or("JOB");
+        bail!(
+            "this is a job as the API shows it, with its state; `orloj job get {id} --definition` prints what `apply` takes"
+        );
+    }
     let spec: JobSpec = orloj_wire::json::read_object(value.to_string().as_bytes())
         .map_err(|fault| anyhow!(shown(&fault)))?;
-    let id = spec.job_id.clone().context("jobId is missing")?;
+    let id = spec.job_id.clone().context(
+        "jobId is missing; `orloj job get JOB --definition` prints the definition of a job with it",
+    )?;
     let mut faults = spec.faults(&id);
     faults.extend(spec.check_triggers(now).err().into_iter().flatten());
     match faults.is_empty() {
         true => Ok((id, spec)),
-        false => Err(anyhow!("{id:?}{}", listed(&faults, value))),
+        false => Err(anyhow!(listed(&faults, value).trim_start_matches('\n').to_owned())),
     }
 }
 
 fn calendar_of(mut value: Value) -> anyhow::Result<(String, CalendarSpec)> {
+    if value.get("calendar").is_some() && value.get("appliedIndex").is_some() {
+        bail!("this is a calendar as the API shows it; take its name and what stands under \"calendar\"");
+    }
     let name = value.as_object_mut().and_then(|fields| fields.remove("name"));
     let Some(Value::String(name)) = name else { bail!("name is missing") };
     Ok((name, calendar(&value)?))

@@ -114,6 +114,29 @@ fn a_mistake_is_shown_with_its_place_and_a_mark_under_the_character() {
 }
 
 #[test]
+fn a_value_is_named_by_job_and_field_and_not_by_a_line_that_nobody_wrote() {
+    for (name, text) in [
+        ("j.toml", "jobId = \"a\"\nhandler = \"echo\"\npriority = \"high\"\n"),
+        ("j.yaml", "jobId: a\nhandler: echo\npriority: high\n"),
+        ("j.json", r#"{"jobId": "a", "handler": "echo", "priority": "high"}"#),
+    ] {
+        let said = error(name, text);
+        let right = "jobs[0]: \"a\": /priority: \"high\" is not a whole number from 0 on";
+        assert!(said.ends_with(right), "{said}");
+    }
+    let unknown = error("j.yaml", "jobId: a\nhandler: echo\nzones: x\n");
+    assert!(
+        unknown.contains("\"a\": /zones: there is no field \"zones\"; there is jobId, title"),
+        "{unknown}"
+    );
+    let twice = error("j.yaml", "jobId: a\nhandler: echo\njobId: b\n");
+    assert!(twice.contains("jobId") && twice.contains("line 3"), "{twice}");
+    assert!(!twice.contains("Policy") && !twice.contains("Options"), "{twice}");
+    let calendar = json!({"calendars": [{"name": "c", "calendar": {}, "version": 1, "appliedIndex": 3}]});
+    assert!(error("j.json", &calendar.to_string()).contains("as the API shows it"));
+}
+
+#[test]
 fn the_files_of_the_guide_are_files() {
     let guides = [include_str!("../../../../../docs/jobs.md"), include_str!("../../../../../README.md")];
     let mut seen = 0;

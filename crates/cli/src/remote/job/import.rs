@@ -5,20 +5,21 @@ mod cron;
 mod csv;
 mod dkron;
 mod join;
+mod take;
 mod xxl;
 
 use std::fs;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
-use orloj_client::Error;
+use orloj_model::trigger::Zone;
 use orloj_wire::clock::{Clock as _, SystemClock};
 use orloj_wire::json::Strict;
-use orloj_wire::problem::{Code as ProblemCode, FieldError};
+use orloj_wire::problem::FieldError;
 use orloj_wire::rest::job::JobSpec;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use self::take::{Report, Wish};
 use super::super::{Principal, connect, output};
 use super::file::listed;
 use crate::args::{ImportArgs, Source};
@@ -98,18 +99,22 @@ fn faults_of(id: &str, job: &JobSpec, now: i64) -> Option<String> {
     Some(listed(&faults, &value).trim().to_owned())
 }
 
-/// Reads the file, maps it, shows what comes of it, and creates it unless this is a dry run.
+/// Reads the file, maps it, makes what comes of it or asks what would become of it, and shows that. A dry run needs no
+/// cluster: where the environment names one it is asked.
 pub(super) async fn run(args: &ImportArgs, json: bool) -> Outcome {
+    let zone = Zone::named(&args.time_zone);
+    zone.map_err(|error| Failure::usage(anyhow!("--time-zone {:?}: {}", args.time_zone, error.message)))?;
     let import = read(args).with_context(|| args.file.display().to_string()).map_err(Failure::usage)?;
-    if !args.dry_run {
-        create(&import).await?;
+    let mut report = Report::of(&import, Wish { update: args.update, dry_run: args.dry_run });
+    if !args.dry_run || std::env::var_os("ORLOJ_URL").is_some() {
+        report.take(&connect(Principal::Caller)?).await;
     }
     if json {
-        output::json(&import)?;
+        output::json(&report)?;
     } else {
-        show(&import, args.dry_run)?;
+        report.show()?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(report.code())
 }
 
 fn read(args: &ImportArgs) -> anyhow::Result<Import> {
@@ -150,45 +155,6 @@ fn rows(text: &str) -> anyhow::Result<Vec<Map<String, Value>>> {
         other => Err(anyhow!("{other} is no job")),
     };
     items.into_iter().map(row).collect()
-}
-
-/// Creates the jobs. One that is there already is left alone.
-async fn create(import: &Import) -> Result<(), Failure> {
-    let client = connect(Principal::Caller)?;
-    for imported in &import.jobs {
-        let (id, paused) = (imported.job_id.as_str(), imported.paused);
-        // A job that is to be paused gets its triggers once it is: so it never fires in between.
-        let mut first = imported.job.clone();
-        if paused {
-            first.triggers.clear();
-        }
-        match client.put_job(id, &first, Some(0)).await {
-            Err(Error::Problem(problem)) if problem.code == ProblemCode::VersionConflict.as_str() => {
-                output::note(&format!("{id}: is there already and stays as it is"));
-                continue;
-            }
-            other => drop(other?),
-        }
-        if paused {
-            client.pause_job(id, "it was switched off where it comes from").await?;
-            client.put_job(id, &imported.job, Some(1)).await?;
-        }
-    }
-    Ok(())
-}
-
-fn show(import: &Import, dry_run: bool) -> std::io::Result<()> {
-    let what = if dry_run { "would be created" } else { "created" };
-    for imported in &import.jobs {
-        let paused = if imported.paused { ", paused" } else { "" };
-        output::line(&format!("{}: {what}{paused}", imported.job_id))?;
-        imported.joined.iter().try_for_each(|step| output::line(&format!("  step: {step}")))?;
-        imported.notes.iter().try_for_each(|note| output::line(&format!("  does not map: {note}")))?;
-    }
-    for left in &import.left_out {
-        output::line(&format!("{}: left out: {}", left.name, left.why))?;
-    }
-    output::line(&format!("{} jobs, {} left out", import.jobs.len(), import.left_out.len()))
 }
 
 /// The text of a field, where it has one.

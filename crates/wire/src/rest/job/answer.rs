@@ -131,6 +131,34 @@ pub struct JobRun {
     pub applied_index: u64,
 }
 
+/// What putting a job would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum JobChange {
+    /// There is no such job yet.
+    Create,
+    /// The job is another one.
+    Replace,
+    /// The job is so already.
+    None,
+}
+
+/// The answer to a check: the job is acceptable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobChecked {
+    /// The job.
+    pub job_id: String,
+    /// What putting it would do.
+    pub change: JobChange,
+    /// The version that is there; 0 for none.
+    pub version: u64,
+    /// Handlers of its tasks that no executor has at the moment: such tasks wait for one.
+    pub unknown_handlers: Vec<String>,
+    /// The log index up to which the answering replica had applied.
+    pub applied_index: u64,
+}
+
 /// The answer to a deletion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
