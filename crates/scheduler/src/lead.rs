@@ -5,6 +5,7 @@
 //! dropped as they stand: fences and rounds make that safe.
 
 mod callbacks;
+mod fires;
 mod fresh;
 mod graph;
 mod jobs;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orloj_model::id::{ExecutorId, Round};
+use orloj_model::key::ShardKey;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::random::Random;
 use orloj_model::time::ClusterClock;
@@ -363,7 +365,10 @@ impl<'a> Leader<'a> {
                 }
             }
             Event::Submitted { task, due_at, spec } if self.core.is_near(*due_at) => {
-                self.fresh.add(*task, *due_at, spec);
+                // Of one that was granted with its creation everything is in hand, or has been used already.
+                if !self.core.is_placed(ShardKey { task: *task, shard: 0 }) {
+                    self.fresh.add(*task, *due_at, spec);
+                }
             }
             Event::GraphWaits { work } => self.graph.add(*work),
             event => {
@@ -391,6 +396,7 @@ impl<'a> Leader<'a> {
             }
             // An asker that has gone needs no answer.
             Request::Heartbeat(beat, respond) => drop(respond.send(self.core.heartbeat(beat, now))),
+            Request::Reported(executor, ended) => self.core.reported(&executor, &ended),
         }
     }
 
