@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orloj_model::id::{ExecutorId, Round};
-use orloj_model::key::ShardKey;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::random::Random;
 use orloj_model::time::ClusterClock;
@@ -364,11 +363,8 @@ impl<'a> Leader<'a> {
                     self.core.executor_row(row, now);
                 }
             }
-            Event::Submitted { task, due_at, spec } if self.core.is_near(*due_at) => {
-                // Of one that was granted with its creation everything is in hand, or has been used already.
-                if !self.core.is_placed(ShardKey { task: *task, shard: 0 }) {
-                    self.fresh.add(*task, *due_at, spec);
-                }
+            Event::Submitted { task, due_at, spec } if self.core.is_wanted(*task, *due_at) => {
+                self.fresh.add(*task, *due_at, spec);
             }
             Event::GraphWaits { work } => self.graph.add(*work),
             event => {

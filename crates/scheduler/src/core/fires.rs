@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use orloj_model::Command;
+use orloj_model::id::{Millis, TaskId};
 use orloj_model::key::ShardKey;
 
 use super::plan::NO_ROOM_PAUSE_MS;
@@ -91,9 +92,11 @@ impl Core {
         }
     }
 
-    /// Whether a shard has been granted, or is about to be.
-    pub(crate) fn is_placed(&self, shard: ShardKey) -> bool {
-        matches!(self.tracked.get(&shard), Some(Tracked::Granting { .. } | Tracked::Held(_)))
+    /// Whether a task that was made is about to be placed. Of one that was granted with its creation everything is in hand,
+    /// or has been used already.
+    pub(crate) fn is_wanted(&self, task: TaskId, due_at: Millis) -> bool {
+        let placed = self.tracked.get(&ShardKey { task, shard: 0 });
+        self.is_near(due_at) && !matches!(placed, Some(Tracked::Granting { .. } | Tracked::Held(_)))
     }
 
     /// A shard whose grant is on its way.

@@ -339,6 +339,8 @@ fn a_task_is_waiting_for_its_grant_however_late_its_creation_is_heard_of() {
     let mut commands = core.with_grants(vec![planned(0, 1)], START);
     let (_, grant) = commands.pop().expect("a grant");
     assert_eq!(core.granting(shard(1)).map(|candidate| candidate.since), Some(START.wall_ms));
+    assert!(!core.is_wanted(shard(1).task, START.wall_ms), "it has been placed");
+    assert!(core.is_wanted(shard(2).task, START.wall_ms));
     assert!(core.applied(&grant, &Reply::Granted { fence: 9 }, at(1)));
     core.event(&waits(shard(1)), at(1));
     assert_eq!(core.next_due(at(20)), [], "it is leased");
