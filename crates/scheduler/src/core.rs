@@ -17,6 +17,7 @@
 
 mod clocks;
 mod executors;
+mod fires;
 mod jobs;
 mod leases;
 mod limits;
@@ -46,9 +47,10 @@ use crate::wheel::{TimerId, Wheel};
 use clocks::Clocks;
 pub(crate) use executors::chance;
 pub(crate) use executors::{Exec, Liveness};
+pub(crate) use fires::Planned;
 use jobs::Jobs;
 pub(crate) use jobs::{After, Duty};
-pub(crate) use leases::attempt_ref;
+pub(crate) use leases::{attempt_ref, ended};
 use limits::Limits;
 use sharded::Sharded;
 
@@ -82,7 +84,7 @@ pub(crate) enum Step {
     Cancel { executor: ExecutorId, reason: CancelReason, leases: Vec<Lease> },
     /// Announce the round to an executor.
     Announce { executor: ExecutorId },
-    /// Do these for jobs, in order.
+    /// Find out what these come to, for jobs.
     Jobs(Vec<Duty>),
 }
 

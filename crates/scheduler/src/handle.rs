@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use orloj_model::command::{Report, ShardRef};
 use orloj_model::executor::{ExecutorState, Registration};
-use orloj_model::id::{ExecutorId, Round, check_name};
+use orloj_model::id::{ExecutorId, Fence, Round, check_name};
+use orloj_model::key::ShardKey;
 use orloj_model::query;
 use orloj_model::task::{CHECKPOINT_LIMIT, MESSAGE_LIMIT, Outcome, Progress};
 use orloj_model::trigger::LAST_INSTANT;
@@ -17,7 +18,7 @@ use orloj_wire::protocol::{
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::core::chance;
+use crate::core::{chance, ended};
 use crate::error::LeaderError;
 use crate::link::{self, ExecutorLink, LinkError, Target};
 use crate::metrics::Metrics;
@@ -32,6 +33,8 @@ const REGISTRATION_LIMIT: usize = 1_000;
 pub(crate) enum Request {
     Register(Registration, Vec<protocol::Held>, oneshot::Sender<Result<Registered, LeaderError>>),
     Heartbeat(Heartbeat, oneshot::Sender<HeartbeatAck>),
+    /// An executor reports the ends of these attempts.
+    Reported(ExecutorId, Vec<(ShardKey, Fence)>),
 }
 
 /// What the loop last said of itself; at most a few hundred milliseconds old.
@@ -180,6 +183,9 @@ impl Scheduler {
             .into_iter()
             .map(|report| report_command(&executor, report))
             .collect::<Result<Vec<_>, _>>()?;
+        // A loop that has too much to do hears of it when it is committed.
+        let ended = Request::Reported(executor, commands.iter().filter_map(ended).collect());
+        let _ = self.inner.requests.try_send(ended);
         let applied = self.inner.store.propose_in_round(round, commands).await?;
         let mut verdicts = Vec::with_capacity(applied.len());
         for applied in &applied {

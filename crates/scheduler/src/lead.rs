@@ -5,6 +5,7 @@
 //! dropped as they stand: fences and rounds make that safe.
 
 mod callbacks;
+mod fires;
 mod fresh;
 mod graph;
 mod jobs;
@@ -362,7 +363,7 @@ impl<'a> Leader<'a> {
                     self.core.executor_row(row, now);
                 }
             }
-            Event::Submitted { task, due_at, spec } if self.core.is_near(*due_at) => {
+            Event::Submitted { task, due_at, spec } if self.core.is_wanted(*task, *due_at) => {
                 self.fresh.add(*task, *due_at, spec);
             }
             Event::GraphWaits { work } => self.graph.add(*work),
@@ -391,6 +392,7 @@ impl<'a> Leader<'a> {
             }
             // An asker that has gone needs no answer.
             Request::Heartbeat(beat, respond) => drop(respond.send(self.core.heartbeat(beat, now))),
+            Request::Reported(executor, ended) => self.core.reported(&executor, &ended),
         }
     }
 

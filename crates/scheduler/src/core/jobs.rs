@@ -4,8 +4,9 @@
 //! [`orloj_model::job::plan`] and proposes what that says. All of it is guarded by the job's revision, so what is
 //! believed in here costs a refused command at worst, and every duty begins with the rows as they are.
 //!
-//! Duties are done in batches, one batch at a time and each of bounded size: a thousand jobs of one instant go out in
-//! due order over several entries, between which grants and reports find room.
+//! Duties are done in batches of bounded size: a thousand jobs of one instant go out in due order over several entries,
+//! between which what others propose finds room. A batch is looked at, then proposed. One is looked at at a time, which
+//! keeps the order; a few are under way, so that the log has the next one before it is done with the last.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -21,6 +22,9 @@ use crate::wheel::TimerId;
 
 /// The most jobs that are looked at in one batch.
 const JOBS_PER_BATCH: usize = 128;
+/// The most batches under way: one that is being looked at, one on its way to the disks, and one that is being applied.
+/// What others propose meanwhile stands behind these at most.
+const BATCHES_UNDER_WAY: usize = 3;
 /// The most duties of one batch that can wait: steps of backfills and of changed calendars.
 const SLOW_PER_BATCH: usize = 4;
 
@@ -55,7 +59,7 @@ enum Place {
     Timed(TimerId),
     /// In the queue.
     Queued,
-    /// In the batch that is under way; with what was heard of it since.
+    /// In a batch that is under way; with what was heard of it since.
     InHand(Option<Heard>),
 }
 
@@ -79,8 +83,10 @@ pub(super) struct Jobs {
     waits: HashSet<Duty>,
     /// Refused, or without room in the log: tried again at the next housekeeping.
     later: Vec<Duty>,
-    /// A batch is under way.
-    busy: bool,
+    /// A batch is being looked at.
+    looking: bool,
+    /// How many batches are under way, that one included.
+    under_way: usize,
 }
 
 impl Core {
@@ -178,10 +184,11 @@ impl Core {
         self.put(job, Heard::Due(at), now);
     }
 
-    /// Hands out the next batch, unless one is under way.
+    /// Hands out the next batch to look at, unless one is being looked at or enough are under way.
     pub(crate) fn plan_jobs(&mut self) {
         let jobs = &mut self.jobs;
-        if jobs.busy || (jobs.queue.is_empty() && jobs.slow.is_empty()) {
+        let is_busy = jobs.looking || jobs.under_way >= BATCHES_UNDER_WAY;
+        if is_busy || (jobs.queue.is_empty() && jobs.slow.is_empty()) {
             return;
         }
         let mut duties = Vec::new();
@@ -196,13 +203,27 @@ impl Core {
             jobs.waits.remove(&duty);
             duties.push(duty);
         }
-        jobs.busy = true;
+        (jobs.looking, jobs.under_way) = (true, jobs.under_way + 1);
         self.steps.push(Step::Jobs(duties));
     }
 
-    /// A batch has been done.
+    /// A batch has been looked at: these of its duties propose nothing. `proposes`: others do, and the batch is under way
+    /// until [`jobs_done`](Core::jobs_done) is told of them.
+    pub(crate) fn looked(&mut self, done: Vec<(Duty, After)>, proposes: bool, now: Now) {
+        self.jobs.looking = false;
+        if !proposes {
+            self.jobs.under_way -= 1;
+        }
+        self.settle(done, now);
+    }
+
+    /// A batch has been done, with those of its duties that proposed something.
     pub(crate) fn jobs_done(&mut self, done: Vec<(Duty, After)>, now: Now) {
-        self.jobs.busy = false;
+        self.jobs.under_way -= 1;
+        self.settle(done, now);
+    }
+
+    fn settle(&mut self, done: Vec<(Duty, After)>, now: Now) {
         let mut first = Vec::new();
         for (duty, after) in done {
             let Duty::Look(job) = &duty else {

@@ -39,7 +39,7 @@ fn wanted(core: &mut Core, number: usize, now: Now) {
     core.event(&Event::JobNeedsNext { job: key(number), revision: 1 }, now);
 }
 
-/// The duties of the next batch; none while one is under way.
+/// The duties of the next batch; none while one is being looked at.
 fn batch(core: &mut Core, now: Now) -> Vec<Duty> {
     core.advance(now);
     core.plan_jobs();
@@ -47,7 +47,16 @@ fn batch(core: &mut Core, now: Now) -> Vec<Duty> {
     steps.flat_map(|step| if let Step::Jobs(duties) = step { duties } else { Vec::new() }).collect()
 }
 
+/// A batch was looked at, and each of its duties proposed something, or none did.
+fn looked(core: &mut Core, proposes: bool, now: Now) {
+    core.looked(Vec::new(), proposes, now);
+}
+
 fn done(core: &mut Core, duties: Vec<Duty>, after: After, now: Now) {
+    if duties.is_empty() {
+        return;
+    }
+    looked(core, true, now);
     core.jobs_done(duties.into_iter().map(|duty| (duty, after)).collect(), now);
 }
 
@@ -91,7 +100,7 @@ fn b100_a_thousand_jobs_of_one_instant_go_out_in_order_in_bounded_batches() {
     for tick in 6.. {
         let duties = batch(&mut core, at(10 * tick));
         assert!(duties.len() <= 128, "{}", duties.len());
-        assert_eq!(batch(&mut core, at(10 * tick)), [], "one batch at a time");
+        assert_eq!(batch(&mut core, at(10 * tick)), [], "one is looked at at a time");
         done(&mut core, duties.clone(), After::Rest, at(10 * tick));
         seen.extend(duties);
         if seen.len() == 1_000 {
@@ -99,6 +108,46 @@ fn b100_a_thousand_jobs_of_one_instant_go_out_in_order_in_bounded_batches() {
         }
     }
     assert_eq!(seen, (0..1_000).map(look).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_next_batch_is_looked_at_while_those_before_are_in_the_log() {
+    let mut core = leader();
+    (0..1_000).for_each(|number| next(&mut core, number, START.wall_ms, START));
+    let mut under_way = Vec::new();
+    for _ in 0..3 {
+        let duties = batch(&mut core, at(0));
+        assert_eq!(duties.len(), 128);
+        assert_eq!(batch(&mut core, at(0)), [], "this one is being looked at");
+        looked(&mut core, true, at(0));
+        under_way.push(duties);
+    }
+    assert_eq!(batch(&mut core, at(0)), [], "others want to get into the log, too");
+    let first = under_way.remove(0);
+    assert_eq!(first, (0..128).map(look).collect::<Vec<_>>());
+    core.jobs_done(first.into_iter().map(|duty| (duty, After::Rest)).collect(), at(1));
+    assert_eq!(batch(&mut core, at(1)).first(), Some(&look(384)));
+    // What proposes nothing is done when it has been looked at.
+    for _ in 0..3 {
+        looked(&mut core, false, at(1));
+        assert_ne!(batch(&mut core, at(1)), []);
+    }
+}
+
+#[test]
+fn a_job_is_in_one_batch_whatever_is_heard_of_it() {
+    let mut core = leader();
+    (0..200).for_each(|number| next(&mut core, number, START.wall_ms, START));
+    let first = batch(&mut core, at(0));
+    looked(&mut core, true, at(0));
+    // Its fire is applied, and the next one is due; the answer is on its way to the loop.
+    next(&mut core, 0, START.wall_ms, at(1));
+    let second = batch(&mut core, at(1));
+    assert_eq!(second, (128..200).map(look).collect::<Vec<_>>());
+    looked(&mut core, true, at(1));
+    assert_eq!(batch(&mut core, at(1)), []);
+    core.jobs_done(first.into_iter().map(|duty| (duty, After::Rest)).collect(), at(2));
+    assert_eq!(batch(&mut core, at(2)), [look(0)]);
 }
 
 #[test]
@@ -125,6 +174,7 @@ fn what_was_refused_is_tried_again_and_what_found_no_room_goes_first() {
     let duties = batch(&mut core, at(0));
     next(&mut core, 5, START.wall_ms, START);
     let afters = [After::Soon, After::Next, After::Next, After::At(START.wall_ms + 70)];
+    looked(&mut core, true, at(0));
     core.jobs_done(duties.into_iter().zip(afters).collect(), at(1));
     assert_eq!(core.counts().jobs_waiting, 4);
     assert_eq!(batch(&mut core, at(2)), [look(2), look(3), look(5)]);

@@ -33,6 +33,15 @@ pub(crate) fn attempt_ref(lease: &Lease) -> AttemptRef {
     }
 }
 
+/// The attempt that is over with a report.
+pub(crate) fn ended(command: &Command) -> Option<(ShardKey, Fence)> {
+    match command {
+        Command::Report(report) => Some((report.shard.into(), report.fence)),
+        Command::Requeue { shard, fence, .. } => Some(((*shard).into(), *fence)),
+        _ => None,
+    }
+}
+
 impl Core {
     /// A lease from the tables, granted by an earlier leader: in doubt until its executor says what it holds.
     pub(crate) fn inherit(
@@ -210,6 +219,20 @@ impl Core {
             let executor = held.executor.clone();
             if let Some(exec) = self.executors.get_mut(&executor) {
                 exec.outbox.push_back(shard);
+            }
+        }
+    }
+
+    /// An executor reports these attempts: their slots are free there, so others may have them in the entry that commits the
+    /// reports. The leases, and what limits jobs and callers, wait for that.
+    pub(crate) fn reported(&mut self, id: &ExecutorId, ended: &[(ShardKey, Fence)]) {
+        for (shard, fence) in ended {
+            if let Some(Tracked::Held(held)) = self.tracked.get(shard)
+                && held.lease.fence == *fence
+                && held.executor == *id
+                && let Some(exec) = self.executors.get_mut(id)
+            {
+                exec.vacate(*shard, &mut self.fleet);
             }
         }
     }

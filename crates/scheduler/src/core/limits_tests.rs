@@ -379,6 +379,23 @@ fn a_place_of_the_caller_is_not_kept_by_a_job_that_may_not_use_it() {
 }
 
 #[test]
+fn a_task_counts_until_its_report_is_committed() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready(&mut core, 1, spec(Some("j")));
+    ready(&mut core, 2, spec(Some("j")));
+    let first = granted(&mut core);
+    let executor = ExecutorId::new(first[0].1.as_str()).expect("a valid name");
+    core.reported(&executor, &[(shard(1), 9)]);
+    assert_eq!(granted(&mut core), [], "its slot is free, and its job at its limit");
+    core.event(
+        &Event::AttemptEnded { shard: shard(1), executor, fence: 9, outcome: Outcome::Succeeded },
+        START,
+    );
+    assert_eq!(numbers(granted(&mut core)), [2]);
+}
+
+#[test]
 fn a_refused_grant_gives_its_place_back() {
     let mut core = leader(BTreeMap::new());
     core.limit_job(&job("j"), Some(1));

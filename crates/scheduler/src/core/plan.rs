@@ -20,7 +20,7 @@ const GRANTS_IN_FLIGHT: usize = 2_048;
 /// new leader finds it in order, in milliseconds.
 const READY_AFTER_MS: u64 = 1_000;
 /// How long no grant is proposed after the log had no room for one, in milliseconds.
-const NO_ROOM_PAUSE_MS: u64 = 100;
+pub(super) const NO_ROOM_PAUSE_MS: u64 = 100;
 /// The most commands that are proposed again in one call of [`Core::retry`]: one entry of the proposer.
 const AGAIN_PER_CALL: usize = 512;
 /// How many entries of the list of those to write down may be out of date.
@@ -208,8 +208,11 @@ impl Core {
             Reply::Refused(Refusal::NotDue { due_at }) => {
                 self.track_due(shard, *due_at, DueClock::Wall, now);
             }
-            // The rows say something else than was believed: read them again.
-            Reply::Refused(Refusal::WrongAttempt { .. }) => self.look_again(shard),
+            // The rows say something else than was believed: read them again. Of a task that came into being with
+            // its grant, or did not, they may say something else by now, which was told while the grant was under way.
+            Reply::Refused(Refusal::WrongAttempt { .. } | Refusal::NotWaiting | Refusal::TaskNotFound) => {
+                self.look_again(shard);
+            }
             Reply::Refused(Refusal::ExecutorUnknown | Refusal::ExecutorNotOnline) => {
                 self.fleet.set_open(executor, false);
                 self.wait(candidate);
@@ -287,14 +290,6 @@ impl Core {
     pub(super) fn look_again(&mut self, shard: ShardKey) {
         self.tracked.insert(shard, Tracked::Due);
         self.due.push_back(shard);
-    }
-
-    /// Since when a shard has been due whose grant is on its way. For the metrics.
-    pub(crate) fn granting_since(&self, shard: ShardKey) -> Option<Millis> {
-        match self.tracked.get(&shard) {
-            Some(Tracked::Granting { candidate, .. }) => Some(candidate.since),
-            _ => None,
-        }
     }
 
     /// Since when the shard that has waited longest has been due.

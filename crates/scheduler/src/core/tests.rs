@@ -223,6 +223,29 @@ fn a_full_executor_gets_nothing_and_a_freed_slot_takes_the_next() {
 }
 
 #[test]
+fn the_slot_of_a_reported_attempt_is_given_away_once_before_its_report_is_committed() {
+    let mut core = leader(&[("a", 1)]);
+    let lease = running(&mut core, None);
+    due(&mut core, 2, at(1));
+    due(&mut core, 3, at(1));
+    let reported = (lease.shard, lease.fence);
+    core.reported(&id("b"), &[reported]);
+    core.reported(&id("a"), &[(lease.shard, lease.fence + 1), (shard(2), lease.fence)]);
+    core.plan(at(1));
+    assert_eq!(proposals(&mut core), vec![], "nothing that it runs is over");
+    core.reported(&id("a"), &[reported]);
+    core.reported(&id("a"), &[reported]);
+    core.plan(at(2));
+    let granted = proposals(&mut core);
+    assert!(matches!(granted[..], [Command::Grant { .. }]), "{granted:?}");
+    assert_eq!(core.counts().held, 1, "its lease goes on");
+    let (shard, fence) = reported;
+    core.event(&Event::AttemptEnded { shard, executor: id("a"), fence, outcome: Outcome::Succeeded }, at(3));
+    core.plan(at(3));
+    assert_eq!((proposals(&mut core), core.counts().held), (vec![], 0), "there is one slot");
+}
+
+#[test]
 fn a_timer_waits_for_the_clock_that_decides() {
     let mut core = leader(&[("a", 1)]);
     let due_at = START.wall_ms + 100;
@@ -388,8 +411,20 @@ fn a_refused_grant_goes_back_to_where_it_belongs() {
     };
     let mut core = leader(&[("a", 1)]);
     let command = grant(&mut core);
-    core.applied(&command, &Reply::Refused(Refusal::NotWaiting), at(1));
-    assert_eq!((core.counts().granting, core.counts().waiting, core.tracked.len()), (0, 0, 0));
+    for refusal in [Refusal::NotWaiting, Refusal::TaskNotFound] {
+        core.applied(&command, &Reply::Refused(refusal), at(1));
+        assert_eq!((core.counts().granting, core.counts().waiting), (0, 0));
+        assert_eq!(
+            core.next_due(at(1)),
+            [shard(1)],
+            "what its rows say by now may have been told before this answer"
+        );
+        core.not_waiting(shard(1));
+        assert_eq!(core.tracked.len(), 0);
+        assert_eq!(grant(&mut core), command);
+    }
+    core.applied(&command, &Reply::Refused(Refusal::Expired), at(1));
+    assert_eq!((core.counts().granting, core.tracked.len()), (0, 0), "its own timer ends it");
 
     let command = grant(&mut core);
     core.applied(&command, &Reply::Refused(Refusal::ExecutorNotOnline), at(1));

@@ -1,23 +1,23 @@
-//! Duties for jobs: their rows are read, the model says what to do about them, and the log takes it. Runs beside the
-//! loop, so that a thousand jobs of one instant hold up no push.
+//! Duties for jobs: their rows are read, and the model says what to do about them. Runs beside the loop, so that a thousand
+//! jobs of one instant hold up no push. What comes of it is proposed by [`fires`](super::fires).
 
 use std::sync::Arc;
 
 use orloj_model::command::JobCommand;
-use orloj_model::id::{Millis, Round, TaskId};
+use orloj_model::id::{Millis, TaskId};
 use orloj_model::job::{CalendarKey, Heeded, JobKey, Plan, Weight, plan, plan_backfill};
 use orloj_model::query::JobView;
 use orloj_model::random::Random;
 use orloj_model::tables::Read;
 use orloj_model::task::TaskSpec;
 use orloj_model::time::ClusterClock;
-use orloj_model::{Command, Refusal, Reply, query};
-use orloj_raft_store::{Fault, ProposeError, Store};
-use tracing::{debug, error, warn};
+use orloj_model::{Command, query};
+use orloj_raft_store::{Fault, Store};
+use tracing::error;
 
 use super::work::Done;
-use super::{Ended, Leader, PAGE, lost_or_again, rows};
-use crate::core::{After, Candidate, Duty, Now};
+use super::{Ended, Leader, PAGE, rows};
+use crate::core::{After, Candidate, Duty, Now, Planned};
 
 /// Duties whose rows are read at one go; then others get the thread.
 const READ_AT_ONCE: usize = 16;
@@ -30,25 +30,23 @@ const BYTES_PER_BATCH: usize = 512 << 10;
 /// When to look again at a job whose triggers this release cannot compute, in milliseconds.
 const BROKEN_PAUSE_MS: i64 = 60_000;
 
-/// How a batch ended that was not done.
-pub(super) enum Undone {
-    /// Rows could not be read: the storage has failed.
-    Broken(Fault),
-    /// The log did not take it.
-    NotProposed(ProposeError),
-    /// The round is over.
-    Stale,
+/// What a look at duties has come to.
+pub(super) struct Looked {
+    /// Duties that propose nothing.
+    pub(super) settled: Vec<(Duty, After)>,
+    /// Those that do.
+    pub(super) proposing: Vec<(Duty, After)>,
+    /// What they propose.
+    pub(super) planned: Vec<Planned>,
 }
 
-/// What a batch needs.
-struct Batch {
+/// A look at a batch of duties.
+struct Look {
     store: Store,
-    round: Round,
     clock: ClusterClock,
     random: Arc<dyn Random>,
-    /// What is proposed, each with the number of its duty.
-    commands: Vec<(usize, Command)>,
-    /// How heavy that is.
+    found: Looked,
+    /// How heavy what was found is.
     weight: Weight,
 }
 
@@ -118,92 +116,58 @@ impl Leader<'_> {
         Ok(())
     }
 
-    /// Starts a batch.
+    /// Looks at a batch.
     pub(super) fn jobs(&mut self, duties: Vec<Duty>) {
-        let batch = Batch {
+        let look = Look {
             store: self.shared.store.clone(),
-            round: self.round,
             clock: self.shared.clock.clone(),
             random: Arc::clone(&self.shared.random),
-            commands: Vec::new(),
+            found: Looked { settled: Vec::new(), proposing: Vec::new(), planned: Vec::new() },
             weight: Weight::default(),
         };
-        self.spawn(async move { Done::Jobs(batch.perform(duties).await) });
-    }
-
-    /// A batch has ended.
-    pub(super) fn jobs_done(
-        &mut self,
-        result: Result<Vec<(Duty, After, Vec<Reply>)>, Undone>,
-        now: Now,
-    ) -> Result<(), Ended> {
-        let done = match result {
-            Ok(done) => done,
-            Err(Undone::Broken(fault)) => return Err(fault.into()),
-            Err(Undone::NotProposed(error)) => return Err(lost_or_again(&error)),
-            Err(Undone::Stale) => return Err(Ended::Lost),
-        };
-        for reply in done.iter().flat_map(|(_, _, replies)| replies) {
-            match reply {
-                Reply::Fired { .. } => self.shared.metrics.fires.inc(),
-                Reply::FireSkipped { .. } => self.shared.metrics.fire_skips.inc(),
-                _ => 0,
-            };
-        }
-        self.core.jobs_done(done.into_iter().map(|(duty, after, _)| (duty, after)).collect(), now);
-        Ok(())
+        self.spawn(async move { Done::Looked(look.perform(duties).await) });
     }
 }
 
-impl Batch {
+impl Look {
     fn is_full(&self) -> bool {
-        self.commands.len() >= COMMANDS_PER_BATCH
+        self.found.planned.len() >= COMMANDS_PER_BATCH
             || self.weight.shards >= SHARDS_PER_BATCH
             || self.weight.bytes >= BYTES_PER_BATCH
     }
 
-    async fn perform(mut self, duties: Vec<Duty>) -> Result<Vec<(Duty, After, Vec<Reply>)>, Undone> {
-        let mut done = Vec::with_capacity(duties.len());
+    async fn perform(mut self, duties: Vec<Duty>) -> Result<Looked, Fault> {
         let mut duties = duties.into_iter().peekable();
         while duties.peek().is_some() {
             let view = self.store.view();
             let wall_ms = self.clock.base().wall_ms();
             for duty in duties.by_ref().take(READ_AT_ONCE) {
+                let before = self.found.planned.len();
                 let after = match self.is_full() {
                     true => After::Next,
-                    false => self.look(&view, done.len(), &duty, wall_ms).map_err(Undone::Broken)?,
+                    false => self.look(&view, &duty, wall_ms)?,
                 };
-                done.push((duty, after, Vec::new()));
+                match self.found.planned.len() > before {
+                    true => self.found.proposing.push((duty, after)),
+                    false => self.found.settled.push((duty, after)),
+                }
             }
             drop(view);
             tokio::task::yield_now().await;
         }
-        self.propose(&mut done).await?;
-        Ok(done)
+        Ok(self.found)
     }
 
     /// Finds out what there is to do.
-    fn look<R: Read>(
-        &mut self,
-        view: &R,
-        place: usize,
-        duty: &Duty,
-        wall_ms: Millis,
-    ) -> Result<After, R::Error> {
+    fn look<R: Read>(&mut self, view: &R, duty: &Duty, wall_ms: Millis) -> Result<After, R::Error> {
         match duty {
-            Duty::Look(job) => self.look_at_job(view, place, job, wall_ms),
-            Duty::Backfill(job) => self.look_at_backfill(view, place, job),
-            Duty::Spread(calendar) => self.look_at_calendar(view, place, calendar),
+            Duty::Look(job) => self.look_at_job(view, job, wall_ms),
+            Duty::Backfill(job) => self.look_at_backfill(view, job),
+            Duty::Spread(calendar) => self.look_at_calendar(view, calendar),
         }
     }
 
-    fn look_at_job<R: Read>(
-        &mut self,
-        view: &R,
-        place: usize,
-        key: &JobKey,
-        wall_ms: Millis,
-    ) -> Result<After, R::Error> {
+    fn look_at_job<R: Read>(&mut self, view: &R, key: &JobKey, wall_ms: Millis) -> Result<After, R::Error> {
         let Some(job) = query::job(view, key)? else { return Ok(After::Rest) };
         let heeded = match Heeded::read(view, &key.caller, &job.job.definition)? {
             Ok(heeded) => heeded,
@@ -218,7 +182,8 @@ impl Batch {
             Ok(Plan::Rest) => Ok(After::Rest),
             Ok(Plan::Later(at)) => Ok(After::At(at)),
             Ok(Plan::Propose(commands)) => {
-                commands.into_iter().for_each(|command| self.add(place, &job, command));
+                let mut task = commands.first().and_then(|first| rows::fired(&job, first));
+                commands.into_iter().for_each(|command| self.add(&job, command, task.take()));
                 Ok(After::Rest)
             }
             Err(problem) => {
@@ -228,7 +193,7 @@ impl Batch {
         }
     }
 
-    fn look_at_backfill<R: Read>(&mut self, view: &R, place: usize, key: &JobKey) -> Result<After, R::Error> {
+    fn look_at_backfill<R: Read>(&mut self, view: &R, key: &JobKey) -> Result<After, R::Error> {
         let Some(job) = query::job(view, key)? else { return Ok(After::Rest) };
         let Some(row) = query::backfill(view, key)? else { return Ok(After::Rest) };
         let Ok(heeded) = Heeded::read(view, &key.caller, &job.job.definition)? else {
@@ -237,7 +202,7 @@ impl Batch {
         let random = Arc::clone(&self.random);
         match plan_backfill(&job, &heeded.calendars, &row, &mut || TaskId::draw(&*random)) {
             Ok(step) => {
-                self.add(place, &job, JobCommand::BackfillBy(step));
+                self.add(&job, JobCommand::BackfillBy(step), None);
                 Ok(After::Rest)
             }
             Err(problem) => {
@@ -247,22 +212,16 @@ impl Batch {
         }
     }
 
-    fn look_at_calendar<R: Read>(
-        &mut self,
-        view: &R,
-        place: usize,
-        key: &CalendarKey,
-    ) -> Result<After, R::Error> {
+    fn look_at_calendar<R: Read>(&mut self, view: &R, key: &CalendarKey) -> Result<After, R::Error> {
         if let Some((calendar, row)) =
             query::spreading(view, usize::MAX)?.into_iter().find(|(found, _)| found == key)
         {
-            let command = JobCommand::SpreadCalendar { calendar, after: row.after };
-            self.commands.push((place, Command::Job(Box::new(command))));
+            self.note(JobCommand::SpreadCalendar { calendar, after: row.after }, None);
         }
         Ok(After::Rest)
     }
 
-    fn add(&mut self, place: usize, job: &JobView, command: JobCommand) {
+    fn add(&mut self, job: &JobView, command: JobCommand, task: Option<Candidate>) {
         match &command {
             JobCommand::Fire(fire) => self.weight.add(Weight::of(job, &fire.filled)),
             JobCommand::BackfillBy(by) => {
@@ -270,56 +229,12 @@ impl Batch {
             }
             _ => {}
         }
-        self.commands.push((place, Command::Job(Box::new(command))));
+        self.note(command, task);
     }
 
-    /// Proposes what was found, and sorts the replies to their duties.
-    async fn propose(self, done: &mut [(Duty, After, Vec<Reply>)]) -> Result<(), Undone> {
-        let (places, commands): (Vec<_>, Vec<_>) = self.commands.into_iter().unzip();
-        if commands.is_empty() {
-            return Ok(());
-        }
-        let applied = match self.store.propose_in_round(self.round, commands).await {
-            Ok(applied) => applied,
-            Err(ProposeError::Overloaded | ProposeError::DiskLow) => {
-                for place in places {
-                    done[place].1 = After::Soon;
-                }
-                return Ok(());
-            }
-            Err(error) => return Err(Undone::NotProposed(error)),
-        };
-        for (place, applied) in places.into_iter().zip(applied) {
-            let (duty, after, replies) = &mut done[place];
-            if let Reply::Refused(refusal) = &applied.reply {
-                match refused(duty, refusal)? {
-                    // The first refusal of a chain says why; the others only follow from it.
-                    Some(again) if *after == After::Rest => *after = again,
-                    _ => {}
-                }
-            }
-            replies.push(applied.reply);
-        }
-        Ok(())
+    /// For the duty that is being looked at.
+    fn note(&mut self, command: JobCommand, task: Option<Candidate>) {
+        let (duty, command) = (self.found.proposing.len(), Command::Job(Box::new(command)));
+        self.found.planned.push(Planned { duty, command, task });
     }
-}
-
-/// What a refusal means for the duty that it was met in.
-fn refused(duty: &Duty, refusal: &Refusal) -> Result<Option<After>, Undone> {
-    Ok(match refusal {
-        Refusal::StaleRound { .. } => return Err(Undone::Stale),
-        // Gone, or done by a command that came before.
-        Refusal::JobNotFound | Refusal::BackfillNotFound => None,
-        Refusal::NotNext if matches!(duty, Duty::Spread(_)) => None,
-        // Its rows have changed since they were read, as a rule; an event of that is on its way, and one look more
-        // than needed costs nothing.
-        Refusal::StaleJob { .. } | Refusal::NotNext | Refusal::VersionMismatch { .. } => Some(After::Soon),
-        Refusal::NotDue { due_at } => Some(After::At(*due_at)),
-        Refusal::CalendarSpreading { .. } | Refusal::TaskExists => Some(After::Soon),
-        other => {
-            warn!(?duty, refusal = ?other, "a job's command was refused");
-            Some(After::Soon)
-        }
-    })
-    .inspect(|after| debug!(?duty, ?refusal, ?after, "refused"))
 }

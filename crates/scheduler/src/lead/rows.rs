@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use orloj_model::command::JobCommand;
 use orloj_model::graph::ShardPlan;
 use orloj_model::id::{JobId, Millis, TaskId};
-use orloj_model::job::JobKey;
+use orloj_model::job::{Cause, JobKey};
 use orloj_model::key::{DueKey, ShardKey, TimeKey};
 use orloj_model::mutant::{Mutant, is_on};
-use orloj_model::query;
+use orloj_model::query::{self, JobView};
 use orloj_model::schema::{JobTable, ShardTable, SpecTable, TaskTable};
 use orloj_model::tables::{Read, ReadExt as _};
 use orloj_model::task::{Phase, Strategy, TaskSpec};
+use orloj_model::trigger::overlap::OverlapPolicy;
 use orloj_model::trigger::placeholder::{AttemptValues, expand_attempt};
 use orloj_wire::protocol::Dispatch;
 
@@ -45,6 +47,24 @@ pub(super) fn candidate<R: Read>(
     };
     let last = row.attempts.last().map(|attempt| attempt.executor.clone());
     Ok(Some(Candidate { shard, attempt: row.next_attempt, since, ready, spec, last, broadcast }))
+}
+
+/// The task that the next fire of a job is about to make, if all goes well, and can be handed out at once: as its rows say
+/// that nothing holds it up, and of one shard, which is the whole of it.
+pub(super) fn fired(job: &JobView, command: &JobCommand) -> Option<Candidate> {
+    let (JobCommand::Fire(fire), Some(next)) = (command, &job.state.next) else { return None };
+    let definition = &job.job.definition;
+    let alone = job.state.open == 0 || definition.overlap == OverlapPolicy::Allow;
+    let template = &definition.template;
+    let whole =
+        template.shard_total == 1 && template.strategy != Strategy::Broadcast && job.flow.steps.is_empty();
+    if !alone || !whole {
+        return None;
+    }
+    let origin = Cause::Trigger.origin(&job.key.job, fire.scheduled_at);
+    let spec = Arc::new(definition.task(&job.key, origin, next.due_at, &fire.filled));
+    let (shard, since) = (ShardKey { task: fire.task, shard: 0 }, next.due_at);
+    Some(Candidate { shard, attempt: 1, since, ready: false, spec, last: None, broadcast: false })
 }
 
 /// What was read last of a task: its shards come one after the other, and share it.

@@ -10,9 +10,10 @@ use orloj_wire::protocol::{
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use super::jobs::Undone;
+use super::fires::Proposed;
+use super::jobs::Looked;
 use super::{Ended, Leader, lost_or_again, parcel, rows};
-use crate::core::{After, Duty, Lease, Step, attempt_ref};
+use crate::core::{Lease, Step, attempt_ref};
 use crate::error::LeaderError;
 use crate::link::{self, LinkError, Target};
 
@@ -26,7 +27,8 @@ pub(super) enum Done {
     Announced(ExecutorId, Result<Holdings, LinkError>),
     /// Whether a majority still follows this leader, after an executor spoke of a later round.
     Confirmed(ExecutorId, Result<u64, ReadError>),
-    Jobs(Result<Vec<(Duty, After, Vec<Reply>)>, Undone>),
+    Looked(Result<Looked, Fault>),
+    Jobs(Proposed, Result<Vec<Applied>, ProposeError>),
     Registered(
         ExecutorId,
         Vec<Held>,
@@ -210,7 +212,8 @@ impl Leader<'_> {
                 warn!(%executor, round = self.round, "the executor has seen a later round than there is");
             }
             Done::Broken(fault) => return Err(fault.into()),
-            Done::Jobs(result) => self.jobs_done(result, now)?,
+            Done::Looked(looked) => self.looked(looked, now)?,
+            Done::Jobs(proposed, result) => self.jobs_done(proposed, result, now)?,
             Done::Registered(id, holding, result, respond) => {
                 let answer = self.answer_registration(&id, &holding, result)?;
                 // An executor that has gone asks again.
@@ -244,12 +247,12 @@ impl Leader<'_> {
         }
     }
 
-    fn count(&self, command: &Command, reply: &Reply, now_ms: Millis) {
+    pub(super) fn count(&self, command: &Command, reply: &Reply, now_ms: Millis) {
         match (command, reply) {
             (Command::Grant { shard, .. }, Reply::Granted { .. }) => {
                 self.shared.metrics.granted.inc();
-                if let Some(since) = self.core.granting_since((*shard).into()) {
-                    self.shared.metrics.lateness.observe((now_ms - since) as f64 / 1000.0);
+                if let Some(candidate) = self.core.granting((*shard).into()) {
+                    self.shared.metrics.lateness.observe((now_ms - candidate.since) as f64 / 1000.0);
                 }
             }
             (Command::Lose { .. }, Reply::Task { .. }) => {

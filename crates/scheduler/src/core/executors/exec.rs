@@ -40,8 +40,9 @@ pub(crate) struct Exec {
     /// It has acknowledged this leader's round.
     pub(super) knows_round: bool,
     pub(super) announcing: bool,
-    /// Leases, with the slot that each takes in the fleet; in order, because they are walked.
-    pub(super) held: BTreeMap<ShardKey, ExecutorIdx>,
+    /// Leases, with the slot that each takes in the fleet, none when its attempt has been reported; in order, because they
+    /// are walked.
+    pub(super) held: BTreeMap<ShardKey, Option<ExecutorIdx>>,
     /// What it runs without a lease.
     pub(in crate::core) strays: Strays,
     /// Leases that have not been pushed, oldest first.
@@ -107,12 +108,19 @@ impl Exec {
     }
 
     pub(in crate::core) fn hold(&mut self, shard: ShardKey, slot: ExecutorIdx) {
-        self.held.insert(shard, slot);
+        self.held.insert(shard, Some(slot));
+    }
+
+    /// The attempt of this lease is over there.
+    pub(in crate::core) fn vacate(&mut self, shard: ShardKey, fleet: &mut Fleet) {
+        if let Some(slot) = self.held.get_mut(&shard).and_then(Option::take) {
+            fleet.give_back(slot);
+        }
     }
 
     /// Its lease of this shard is over.
     pub(in crate::core) fn forget(&mut self, lease: Lease, fleet: &mut Fleet) {
-        if let Some(slot) = self.held.remove(&lease.shard) {
+        if let Some(Some(slot)) = self.held.remove(&lease.shard) {
             fleet.give_back(slot);
         }
         self.outbox.retain(|queued| *queued != lease.shard);
