@@ -30,7 +30,7 @@ impl Call<'_> {
         let executor =
             ExecutorId::new(id).map_err(|_| Failure::new(Code::NotFound, "no executor has this id"))?;
         let command = Command::Drain { executor: executor.clone(), on };
-        let applied = self.shared.backend.propose(command).await?;
+        let applied = self.propose(command).await?;
         match applied.reply {
             Reply::Done => {
                 let body =

@@ -30,7 +30,12 @@ impl Call<'_> {
         let mut claim = Some(self.claim());
         for _ in 0..TRIES {
             let (view, now) = (self.own_job(&key)?.value, self.now());
-            self.may_run(&view)?;
+            let idempotency = self.idempotency().map(|key| of_job(key, &view));
+            if let Err(failure) = self.may_run(&view)
+                && !self.is_repeated(idempotency.as_ref())?
+            {
+                return Err(failure);
+            }
             let task = TaskId::draw(&*self.shared.random);
             let run = RunNow {
                 job: key.clone(),
@@ -40,7 +45,7 @@ impl Call<'_> {
                 filled: filled(&view, task, now, params.as_deref())?,
                 overlap,
                 claim: claim.take(),
-                idempotency: self.idempotency().map(|key| of_job(key, &view)),
+                idempotency,
             };
             let applied = self.propose_job(JobCommand::RunNow(Box::new(run))).await?;
             let (task, queued) = match applied.reply {
