@@ -5,8 +5,8 @@ use orloj_model::access::{
     KeyLimits, KeyOwner, Resealed, Scope, SealedOf, SealedSecret,
 };
 use orloj_model::command::{
-    AccessCommand, Asked, CallbackCommand, Claim, Command, DueTime, GraphCommand, JobCommand, Submit,
-    SubmitGraph,
+    AccessCommand, Asked, CallbackCommand, Claim, Command, DueTime, GraphCommand, Idempotency, JobCommand,
+    Sibling, Submit, SubmitGraph,
 };
 use orloj_model::graph::OnShardFailure;
 use orloj_model::id::JobId;
@@ -89,19 +89,19 @@ fn settings() -> CallerSettings {
 /// What can be asked for with a key; the commands in it have lines of their own.
 fn asked() -> [(&'static str, Asked); 8] {
     let claim = Claim { nonce: [3; 16], expires_at: 4 };
-    let key = JobKey { caller: caller(), job: JobId::new("j").expect("a valid name") };
+    let key = JobKey { caller: caller(), job: JobId::new("nightly").expect("a valid name") };
     let submit = Submit {
         task: task(),
         spec: spec(Origin::Submission, Strategy::Ring),
-        due: DueTime::After(5),
+        due: DueTime::After(6),
         claim: Some(claim.clone()),
-        idempotency: None,
+        idempotency: Some(Idempotency { key: "k".into(), fingerprint: [1; 32] }),
     };
-    let job = JobCommand::Delete { job: key, expected: None, claim: Some(claim.clone()) };
+    let job = JobCommand::Delete { job: key, expected: Some(1), claim: Some(claim.clone()) };
     let graph = GraphCommand::Submit(Box::new(SubmitGraph {
-        submit: submit.clone(),
+        submit: Submit { claim: None, idempotency: None, ..submit.clone() },
         on_shard_failure: OnShardFailure::Wait,
-        siblings: Vec::new(),
+        siblings: vec![Sibling { place: 1, key: "k#0".into() }],
     }));
     let redeliver = CallbackCommand::Redeliver { task: task(), caller: caller(), claim: Some(claim.clone()) };
     let access = AccessCommand::SetKey { key: "ak_1".into(), enabled: true, by: by() };
