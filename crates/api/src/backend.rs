@@ -13,6 +13,7 @@ use futures_util::future::BoxFuture;
 use orloj_model::Command;
 use orloj_model::access::{AuditKind, AuditRow};
 use orloj_model::callback::Callback;
+use orloj_model::command::Idempotency;
 use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::graph::{Graph, OnShardFailure};
 use orloj_model::id::{CallerId, Millis, NodeId, TaskId};
@@ -92,8 +93,13 @@ pub trait Backend: AccessReads + JobReads + Send + Sync + 'static {
     fn graph(&self, id: TaskId, limit: usize) -> Result<At<Option<Graph>>, StorageFault>;
     /// What becomes of a task's other shards when one has failed for good.
     fn on_shard_failure(&self, id: TaskId) -> Result<OnShardFailure, StorageFault>;
-    /// Whether a caller's Idempotency-Key stands for a task.
-    fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault>;
+    /// Whether a request with this Idempotency-Key repeats one that was taken, and does until then.
+    fn is_repeated(
+        &self,
+        caller: &CallerId,
+        idempotency: &Idempotency,
+        until: Millis,
+    ) -> Result<bool, StorageFault>;
     /// The callback of a task.
     fn callback(&self, id: TaskId) -> Result<Option<Callback>, StorageFault>;
     /// Grows with every change of callers and keys.
@@ -256,8 +262,13 @@ impl Backend for Store {
         Ok(query::shard_plan(&self.view(), id)?.unwrap_or_default().on_failure)
     }
 
-    fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {
-        Ok(query::has_idempotency_key(&self.view(), caller, key)?)
+    fn is_repeated(
+        &self,
+        caller: &CallerId,
+        idempotency: &Idempotency,
+        until: Millis,
+    ) -> Result<bool, StorageFault> {
+        Ok(query::is_repeated(&self.view(), caller, idempotency, until)?)
     }
 
     fn callback(&self, id: TaskId) -> Result<Option<Callback>, StorageFault> {

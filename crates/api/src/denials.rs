@@ -1,7 +1,8 @@
 //! Calls that this replica refused, on their way to the audit.
 //!
 //! Whoever knocks must not fill a disk with it: calls that are alike are counted together, few kinds are told apart,
-//! and they are written down once every few seconds. What is beyond is counted under one name.
+//! and they are written down once every few seconds. What is beyond is counted by the address that it came from, and
+//! beyond a number of these all together: so many kinds at once hide what they were, and not where they came from.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,17 +11,37 @@ use orloj_model::access::Denial;
 
 /// Kinds of refused calls that are told apart between two writings.
 const KINDS: usize = 20;
+/// Addresses that are told apart of those beyond.
+const ADDRESSES: usize = 20;
 /// The name under which the others are counted.
 const OTHERS: &str = "(others)";
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     access_key: String,
-    action: &'static str,
-    code: &'static str,
+    action: String,
+    code: String,
+    /// Of the others alone.
+    address: String,
 }
 
-#[derive(Debug)]
+impl Kind {
+    fn of(denial: &Denial) -> Kind {
+        Kind {
+            access_key: denial.access_key.clone(),
+            action: denial.action.clone(),
+            code: denial.code.clone(),
+            address: if denial.action == OTHERS { denial.address.clone() } else { String::new() },
+        }
+    }
+
+    fn other(code: &str, address: &str) -> Kind {
+        let (access_key, action) = (OTHERS.to_owned(), OTHERS.to_owned());
+        Kind { access_key, action, code: code.to_owned(), address: address.to_owned() }
+    }
+}
+
+#[derive(Debug, Default)]
 struct Last {
     address: String,
     request_id: String,
@@ -39,25 +60,12 @@ impl Denials {
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call was refused.
-    pub fn add(
-        &self,
-        access_key: Option<&str>,
-        action: &'static str,
-        code: &'static str,
-        address: String,
-        request_id: &str,
-    ) {
+    /// Calls were refused.
+    pub fn add(&self, denial: Denial) {
         let mut kinds = self.locked();
-        let access_key = access_key.unwrap_or_default().to_owned();
-        let mut kind = Kind { access_key, action, code };
-        if !kinds.contains_key(&kind) && kinds.len() >= KINDS {
-            kind = Kind { access_key: OTHERS.to_owned(), action: OTHERS, code };
-        }
-        let request_id = request_id.to_owned();
-        let last =
-            kinds.entry(kind).or_insert(Last { address: String::new(), request_id: String::new(), count: 0 });
-        *last = Last { address, request_id, count: last.count.saturating_add(1) };
+        let last = place(&mut kinds, &denial);
+        let count = last.count.saturating_add(denial.count);
+        *last = Last { address: denial.address, request_id: denial.request_id, count };
     }
 
     /// Takes what has come together.
@@ -66,34 +74,115 @@ impl Denials {
             .into_iter()
             .map(|(kind, last)| Denial {
                 access_key: kind.access_key,
-                action: kind.action.to_owned(),
-                code: kind.code.to_owned(),
+                action: kind.action,
+                code: kind.code,
                 address: last.address,
                 request_id: last.request_id,
                 count: last.count,
             })
             .collect()
     }
+
+    /// Gives back what was taken and could not be written down. What has come since is newer.
+    pub fn put_back(&self, mut denials: Vec<Denial>) {
+        // The others take no place of a kind that has a name.
+        denials.sort_by_key(|denial| denial.action == OTHERS);
+        let mut kinds = self.locked();
+        for denial in denials {
+            let last = place(&mut kinds, &denial);
+            last.count = last.count.saturating_add(denial.count);
+            if last.request_id.is_empty() {
+                (last.address, last.request_id) = (denial.address, denial.request_id);
+            }
+        }
+    }
+}
+
+/// Where a refused call is counted.
+fn place<'a>(kinds: &'a mut BTreeMap<Kind, Last>, denial: &Denial) -> &'a mut Last {
+    let mut kind = Kind::of(denial);
+    if !kinds.contains_key(&kind) && kinds.len() >= KINDS {
+        kind = Kind::other(&denial.code, &denial.address);
+    }
+    if !kinds.contains_key(&kind) && kinds.len() >= KINDS + ADDRESSES {
+        kind = Kind::other(&denial.code, "");
+    }
+    kinds.entry(kind).or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use orloj_model::access::DENIALS_PER_COMMAND;
+
     use super::*;
+
+    fn denial(access_key: &str, address: &str, request_id: &str) -> Denial {
+        Denial {
+            access_key: access_key.to_owned(),
+            action: "submit".to_owned(),
+            code: "invalid_signature".to_owned(),
+            address: address.to_owned(),
+            request_id: request_id.to_owned(),
+            count: 1,
+        }
+    }
+
+    fn total(taken: &[Denial]) -> u32 {
+        taken.iter().map(|denial| denial.count).sum()
+    }
 
     #[test]
     fn like_calls_are_counted_together_and_few_kinds_are_told_apart() {
         let denials = Denials::default();
         for number in 0..1_000 {
-            let key = format!("ak_{}", number % 100);
-            denials.add(Some(&key), "submit", "invalid_signature", format!("10.0.0.{}", number % 7), "r");
-            denials.add(Some("ak_0"), "submit", "invalid_signature", "h".into(), &number.to_string());
+            denials.add(denial(&format!("ak_{}", number % 100), &format!("10.0.0.{}", number % 7), "r"));
+            denials.add(denial("ak_0", "h", &number.to_string()));
         }
         let taken = denials.take();
-        assert!(taken.len() <= KINDS + 1, "{}", taken.len());
-        assert_eq!(taken.iter().map(|denial| denial.count).sum::<u32>(), 2_000);
+        assert!(taken.len() <= KINDS + 7, "{}", taken.len());
+        assert_eq!(total(&taken), 2_000);
         let first = taken.iter().find(|denial| denial.access_key == "ak_0").unwrap();
         assert_eq!((first.count, first.request_id.as_str()), (1_010, "999"));
-        assert!(taken.iter().any(|denial| denial.access_key == OTHERS));
         assert_eq!(denials.take(), []);
+    }
+
+    #[test]
+    fn who_claims_many_keys_hides_nobody_elses_address() {
+        let denials = Denials::default();
+        for number in 0..1_000 {
+            denials.add(denial(&format!("ak_{number}"), "10.0.0.1", "r"));
+        }
+        denials.add(denial("ak_victim", "10.0.0.2", "r"));
+        let other = denials.take().into_iter().find(|denial| denial.address == "10.0.0.2").unwrap();
+        assert_eq!((other.access_key.as_str(), other.count), (OTHERS, 1));
+        // Many addresses as well have a bound, below that of a command.
+        for number in 0..1_000 {
+            denials.add(denial(&format!("ak_{number}"), &format!("10.0.{number}.1"), "r"));
+        }
+        let taken = denials.take();
+        assert_eq!((taken.len(), total(&taken)), (KINDS + ADDRESSES + 1, 1_000));
+        // One more for each code of a refusal.
+        assert!(KINDS + ADDRESSES + 20 <= DENIALS_PER_COMMAND);
+    }
+
+    #[test]
+    fn what_could_not_be_written_down_is_counted_with_what_has_come_since() {
+        let denials = Denials::default();
+        for number in 0..100 {
+            denials.add(denial(&format!("ak_{number}"), &format!("10.0.0.{number}"), "old"));
+        }
+        let taken = denials.take();
+        denials.add(denial("ak_0", "10.9.9.9", "new"));
+        denials.put_back(taken.clone());
+        denials.put_back(Vec::new());
+        let again = denials.take();
+        assert_eq!(total(&again), 101);
+        let first = again.iter().find(|denial| denial.access_key == "ak_0").unwrap();
+        assert_eq!((first.count, first.address.as_str(), first.request_id.as_str()), (2, "10.9.9.9", "new"));
+        for _ in 0..10 {
+            denials.put_back(taken.clone());
+        }
+        let many = denials.take();
+        assert!(many.len() <= DENIALS_PER_COMMAND, "it grows by no taking and giving back: {}", many.len());
     }
 }

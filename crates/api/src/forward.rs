@@ -147,13 +147,16 @@ impl Forwarder {
         Forwarder { carrier, secret, clock }
     }
 
-    /// Tells the leader something that needs no answer.
+    /// Tells the leader something, which it acknowledges without a word.
     pub async fn tell(&self, address: &str, path: &'static str, body: Bytes) -> Result<(), ForwardError> {
         let call = SignedParts { method: "POST", path, query: "", audience: address, body: &body };
         let headers = peer::sign(call, &self.secret, self.clock.wall_ms()).into();
         let address = address.to_owned();
         let call = PeerCall { address, path, headers, body, deadline: CHANGE_TIMEOUT };
-        self.carrier.post(call).await.map(drop)
+        match self.carrier.post(call).await?.status {
+            204 => Ok(()),
+            _ => Err(ForwardError::NotTaken),
+        }
     }
 
     /// Sends `request` to the node `to` at its internal `address`, for what `path` stands for.

@@ -4,15 +4,17 @@
 //! theirs for the audience `scheduler`. There is no unsigned route.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::Request as HttpRequest;
+use axum::http::{HeaderValue, Request as HttpRequest};
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
+use orloj_model::access::Denial;
 use orloj_model::command::Claim;
 use orloj_model::id::{ExecutorId, NodeId};
 use orloj_net::{Peer, Remote, Role};
@@ -22,14 +24,14 @@ use orloj_scheduler::LeaderError;
 use orloj_wire::problem::Code;
 use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
-use orloj_wire::sign::{Label, NONCE_KEEP_S};
+use orloj_wire::sign::{ACCESS_KEY_HEADER, Label, NONCE_KEEP_S};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::auth::{Credentials, Target};
 use crate::forward::{ADMIT_PATH, ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
 use crate::http::{self, new_request_id};
-use crate::outcome::{Answer, Failure, finish};
+use crate::outcome::{Answer, Failure, finish, is_denial};
 use crate::peer;
 use crate::public::plain;
 use crate::request::Request;
@@ -72,15 +74,69 @@ fn refuse(failure: Failure) -> Response {
     http::response(finish(failure.answer(&id), &id))
 }
 
+/// Who makes a call, before that is checked: for the record of one that is refused.
+struct Stranger {
+    action: &'static str,
+    address: IpAddr,
+    name: Option<HeaderValue>,
+}
+
+impl Stranger {
+    fn of(action: &'static str, request: &HttpRequest<Body>) -> Self {
+        let name = request.headers().get(ACCESS_KEY_HEADER).cloned();
+        Stranger { action, address: Remote::of(request.extensions()), name }
+    }
+
+    /// Records a call that is refused for who made it.
+    fn refused(&self, api: &Api, failure: &Failure) {
+        if !is_denial(failure.code) {
+            return;
+        }
+        let shared = api.shared();
+        // A name of another form is nobody's.
+        let name = self.name.as_ref().and_then(|name| name.to_str().ok()).filter(|name| is_name(name));
+        shared.metrics.refused(failure.code.as_str());
+        shared.denials.add(Denial {
+            access_key: name.unwrap_or_default().to_owned(),
+            action: self.action.to_owned(),
+            code: failure.code.as_str().to_owned(),
+            address: self.address.to_string(),
+            request_id: new_request_id(),
+            count: 1,
+        });
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    ExecutorId::new(name).is_ok()
+}
+
 /// A call whose signature has been checked.
 struct Checked {
     credentials: Credentials,
     head: axum::http::request::Parts,
     body: Bytes,
+    stranger: Stranger,
 }
 
 /// Reads a call and checks that it is signed by a replica for this node.
-async fn from_replica(api: &Api, request: HttpRequest<Body>, limit: usize) -> Result<Checked, Failure> {
+async fn from_replica(
+    api: &Api,
+    action: &'static str,
+    request: HttpRequest<Body>,
+    limit: usize,
+) -> Result<Checked, Failure> {
+    let stranger = Stranger::of(action, &request);
+    let checked =
+        check_replica(api, request, limit).await.inspect_err(|failure| stranger.refused(api, failure));
+    let (credentials, head, body) = checked?;
+    Ok(Checked { credentials, head, body, stranger })
+}
+
+/// The parts of a call whose signature is good.
+type Parts = (Credentials, axum::http::request::Parts, Bytes);
+
+async fn check_replica(api: &Api, request: HttpRequest<Body>, limit: usize) -> Result<Parts, Failure> {
     let options = &api.shared().options;
     let (head, body) = request.into_parts();
     certified(api, &head, Role::Replica, None)?;
@@ -90,14 +146,24 @@ async fn from_replica(api: &Api, request: HttpRequest<Body>, limit: usize) -> Re
     let target = target(&head, &options.internal, &body);
     let now = api.shared().clock.wall_ms();
     peer::check(&credentials, target, Label::Peer, &options.cluster_secret, now)?;
-    Ok(Checked { credentials, head, body })
+    Ok((credentials, head, body))
 }
 
 /// Reads a call and checks that it is signed by an executor.
-async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked, Failure> {
+async fn from_executor(
+    api: &Api,
+    action: &'static str,
+    request: HttpRequest<Body>,
+) -> Result<Checked, Failure> {
+    let stranger = Stranger::of(action, &request);
+    let checked = check_executor(api, request).await.inspect_err(|failure| stranger.refused(api, failure));
+    let (credentials, head, body) = checked?;
+    Ok(Checked { credentials, head, body, stranger })
+}
+
+async fn check_executor(api: &Api, request: HttpRequest<Body>) -> Result<Parts, Failure> {
     let shared = api.shared();
     let (head, body) = request.into_parts();
-    let is_name = |name: &str| ExecutorId::new(name).is_ok();
     let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
     certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
     http::check_length(&head.headers, EXECUTOR_LIMIT)?;
@@ -108,7 +174,7 @@ async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked,
         .ok_or_else(|| Failure::new(Code::InvalidSignature, "the sender or the signature is wrong"))?;
     let target = target(&head, SCHEDULER_AUDIENCE, &body);
     peer::check(&credentials, target, Label::Executor, &secret, shared.clock.wall_ms())?;
-    Ok(Checked { credentials, head, body })
+    Ok((credentials, head, body))
 }
 
 /// Where there is TLS: checks that the caller's certificate names this one of the cluster.
@@ -149,7 +215,7 @@ fn target<'a>(head: &'a axum::http::request::Parts, audience: &'a str, body: &'a
 
 async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpRequest<Body>) -> Response {
     let Ok(kind) = kind.parse::<RpcKind>() else { return nothing().await };
-    let call = match from_replica(&api, request, RPC_BODY_LIMIT).await {
+    let call = match from_replica(&api, "raft", request, RPC_BODY_LIMIT).await {
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };
@@ -158,6 +224,7 @@ async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpReq
         Err(error) => return refuse(Failure::new(Code::InvalidRequest, error.to_string())),
     };
     if let Err(failure) = from_member(&api, &call.head, envelope.from) {
+        call.stranger.refused(&api, &failure);
         return refuse(failure);
     }
     let answer = match api.shared().backend.handle_rpc(kind, envelope, call.body).await {
@@ -175,20 +242,21 @@ async fn raft(State(api): State<Api>, Path(kind): Path<String>, request: HttpReq
 }
 
 async fn forward(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    handed_on(&api, request, |request| api.answer_forwarded(request)).await
+    handed_on(&api, "forward", request, |request| api.answer_forwarded(request)).await
 }
 
 async fn admit(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    handed_on(&api, request, |request| api.let_in_forwarded(request)).await
+    handed_on(&api, "admit", request, |request| api.let_in_forwarded(request)).await
 }
 
 /// A request that a follower hands on, answered by the leader.
 async fn handed_on<F: Future<Output = Result<Answer, NotLeading>>>(
     api: &Api,
+    action: &'static str,
     request: HttpRequest<Body>,
     answer: impl FnOnce(Request) -> F,
 ) -> Response {
-    let call = match from_replica(api, request, BATCH_BODY_LIMIT + FORWARD_HEAD).await {
+    let call = match from_replica(api, action, request, BATCH_BODY_LIMIT + FORWARD_HEAD).await {
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };
@@ -202,7 +270,7 @@ async fn handed_on<F: Future<Output = Result<Answer, NotLeading>>>(
 }
 
 async fn denials(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let call = match from_replica(&api, request, BODY_LIMIT).await {
+    let call = match from_replica(&api, "denials", request, BODY_LIMIT).await {
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };
@@ -217,41 +285,71 @@ async fn denials(State(api): State<Api>, request: HttpRequest<Body>) -> Response
     }
     let expires_at = (call.credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
     let claim = Claim { nonce: call.credentials.nonce_hash(), expires_at };
-    shared.write_denials(denials, Some(claim)).await;
-    http::response(Answer::empty(204))
+    match shared.write_denials(denials, Some(claim)).await {
+        true => http::response(Answer::empty(204)),
+        // Whoever tells of them keeps them.
+        false => refuse(Failure::no_leader()),
+    }
 }
 
 async fn register(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
     let leader = Arc::clone(&api.shared().leader);
-    executor_call(&api, request, |m: &Register| &m.executor_id, |m| async move { leader.register(m).await })
-        .await
+    executor_call(
+        &api,
+        "register",
+        request,
+        |m: &Register| &m.executor_id,
+        |m| async move { leader.register(m).await },
+    )
+    .await
 }
 
 async fn heartbeat(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
     let leader = Arc::clone(&api.shared().leader);
-    executor_call(&api, request, |m: &Heartbeat| &m.executor_id, |m| async move { leader.heartbeat(m).await })
-        .await
+    executor_call(
+        &api,
+        "heartbeat",
+        request,
+        |m: &Heartbeat| &m.executor_id,
+        |m| async move { leader.heartbeat(m).await },
+    )
+    .await
 }
 
 async fn report(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
     let leader = Arc::clone(&api.shared().leader);
-    executor_call(&api, request, |m: &Reports| &m.executor_id, |m| async move { leader.report(m).await })
-        .await
+    executor_call(
+        &api,
+        "report",
+        request,
+        |m: &Reports| &m.executor_id,
+        |m| async move { leader.report(m).await },
+    )
+    .await
 }
 
 async fn save(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
     let leader = Arc::clone(&api.shared().leader);
-    executor_call(&api, request, |m: &Saves| &m.executor_id, |m| async move { leader.save(m).await }).await
+    executor_call(&api, "save", request, |m: &Saves| &m.executor_id, |m| async move { leader.save(m).await })
+        .await
 }
 
 async fn leave(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
     let leader = Arc::clone(&api.shared().leader);
-    executor_call(&api, request, |m: &Leave| &m.executor_id, |m| async move { leader.leave(m).await }).await
+    executor_call(
+        &api,
+        "leave",
+        request,
+        |m: &Leave| &m.executor_id,
+        |m| async move { leader.leave(m).await },
+    )
+    .await
 }
 
 /// One call of an executor: checked, read, spoken in its own name, answered by the leader's loop.
 async fn executor_call<M, A, F>(
     api: &Api,
+    action: &'static str,
     request: HttpRequest<Body>,
     sender: fn(&M) -> &str,
     ask: impl FnOnce(M) -> F,
@@ -261,7 +359,7 @@ where
     A: Serialize,
     F: Future<Output = Result<A, LeaderError>>,
 {
-    let call = match from_executor(api, request).await {
+    let call = match from_executor(api, action, request).await {
         Ok(call) => call,
         Err(failure) => return refuse(failure),
     };
@@ -275,7 +373,9 @@ where
             call.credentials.access_key,
             sender(&message)
         );
-        return refuse(Failure::new(Code::ScopeDenied, detail));
+        let failure = Failure::new(Code::ScopeDenied, detail);
+        call.stranger.refused(api, &failure);
+        return refuse(failure);
     }
     match ask(message).await {
         Ok(answer) => http::response(Answer::json(200, &answer)),

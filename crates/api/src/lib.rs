@@ -37,6 +37,7 @@ pub mod outcome;
 mod page;
 pub mod peer;
 mod public;
+mod recorder;
 mod request;
 pub mod route;
 pub mod seal;

@@ -18,7 +18,7 @@ mod tasks;
 pub(crate) use cluster::role as role_name;
 pub(crate) use graph::parent_not_found;
 use orloj_model::Reply;
-use orloj_model::command::{AccessCommand, Claim, Command};
+use orloj_model::command::{AccessCommand, Asked, Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
 use orloj_model::query::TaskView;
 use orloj_raft_store::{Applied, ProposeError};
@@ -118,13 +118,37 @@ impl Call<'_> {
                 target: self.request.path.trim_start_matches("/openapi/v1/").to_owned(),
             })),
         };
-        match self.shared.backend.propose(command).await {
+        match self.shared.backend.propose(self.of_key(command)).await {
             Ok(Applied { reply: Reply::Done, .. }) => Ok(()),
             Ok(Applied { reply: Reply::Refused(refusal), .. }) => Err(refusal.into()),
             Ok(Applied { reply, .. }) => Err(unexpected(&reply)),
-            // A full disk must not keep an administrator from moving the work elsewhere.
-            Err(ProposeError::DiskLow) if matches!(self.key.principal, Principal::Admin) => Ok(()),
+            // A disk that is all but full takes no record either, and must not keep an administrator from moving the
+            // work elsewhere. A repeated request would only move it there again.
+            Err(ProposeError::DiskLow) if *operation == Operation::TransferLeader => {
+                let by = &self.request.credentials.access_key;
+                let request_id = &self.request.request_id;
+                tracing::warn!(by, request_id, "the disk is full: the leadership is moved without a record");
+                Ok(())
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Proposes what the request asks for.
+    async fn propose(&self, change: Command) -> Result<Applied, Failure> {
+        Ok(self.shared.backend.propose(self.of_key(change)).await?)
+    }
+
+    /// A change as it goes into the log: with the key that asks for it, so that it has no effect behind the entry that
+    /// switches that key off. Nobody can switch a key of the secrets file off.
+    fn of_key(&self, change: Command) -> Command {
+        let access_key = &self.request.credentials.access_key;
+        if self.shared.directory.is_of_the_file(access_key) {
+            return change;
+        }
+        match Asked::of(change) {
+            Ok(change) => Command::OfKey { access_key: access_key.clone(), change },
+            Err(change) => *change,
         }
     }
 

@@ -49,10 +49,35 @@ impl Answer {
         self.with(APPLIED_INDEX_HEADER, applied_index.to_string())
     }
 
+    /// The code of a refusal, as its body tells.
+    pub fn code(&self) -> Option<Code> {
+        if self.status < 400 {
+            return None;
+        }
+        let problem: Problem = serde_json::from_slice(&self.body).ok()?;
+        Code::from_text(&problem.code)
+    }
+
+    /// Takes a header out of the answer.
+    pub fn take_header(&mut self, name: &str) -> Option<String> {
+        let place = self.headers.iter().position(|(known, _)| known == name)?;
+        Some(self.headers.remove(place).1)
+    }
+
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// Tells the replica that a request came in at of what was refused in an answer that is no refusal itself: codes and how
+/// often each. It does not leave that replica.
+pub const DENIED_HEADER: &str = "orloj-denied";
+
+/// Whether a refusal goes into the audit: for who asked, or for where a callback was to go, by which one inside could be
+/// looked for.
+pub fn is_denial(code: Code) -> bool {
+    matches!(code.status(), 401 | 403) || code == Code::CallbackUrlNotAllowed
 }
 
 /// A refusal on its way to becoming a problem document. Boxed, since most calls succeed.
@@ -287,6 +312,14 @@ impl From<Refusal> for Failure {
                 Code::Conflict,
                 "the caller has jobs: delete them with one of its keys first, or disable it, and they make no tasks",
             ),
+            Refusal::AccessKeyDisabled => Failure::new(
+                Code::AccessKeyDisabled,
+                "this access key was disabled before the change was committed",
+            ),
+            // What the request would hear if it came now.
+            Refusal::AccessKeyGone => {
+                Failure::new(Code::InvalidSignature, "the access key or the signature is wrong")
+            }
             // The checks before the proposal rule the others out.
             other => Failure::internal("a command was refused", &format_args!("{other:?}")),
         }

@@ -13,8 +13,9 @@ use axum::http::Request as HttpRequest;
 use axum::response::Response;
 use axum::routing::{any, get};
 use bytes::Bytes;
+use orloj_model::access::Denial;
 use orloj_net::Remote;
-use orloj_wire::problem::{Code, Problem};
+use orloj_wire::problem::Code;
 use orloj_wire::sign;
 use prometheus_client::registry::Registry;
 
@@ -24,7 +25,7 @@ use crate::document;
 use crate::health;
 use crate::http;
 use crate::keyring::is_access_key;
-use crate::outcome::{Answer, Failure, finish};
+use crate::outcome::{Answer, DENIED_HEADER, Failure, finish, is_denial};
 use crate::request::Request;
 use crate::route::{self, Operation};
 use crate::service::Api;
@@ -79,13 +80,19 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
     let name = found.as_ref().map_or("none", Operation::name);
     let access_key = claimed_key(&request);
     let address = Remote::of(request.extensions());
-    let answer = match found {
-        Ok(operation) => public.answer(request, operation.body_limit(), &request_id).await,
+    let mut answer = match found {
+        Ok(operation) => public.answer(request, &operation, &request_id).await,
         Err(failure) => failure.answer(&request_id),
     };
-    if let Some(code) = refusal(&answer) {
-        let denials = &public.api.shared().denials;
-        denials.add(access_key.as_deref(), name, code, address.to_string(), &request_id);
+    for (code, count) in refusals(&mut answer) {
+        public.api.shared().denials.add(Denial {
+            access_key: access_key.clone().unwrap_or_default(),
+            action: name.to_owned(),
+            code: code.as_str().to_owned(),
+            address: address.to_string(),
+            request_id: request_id.clone(),
+            count,
+        });
     }
     let took = clock.monotonic().saturating_sub(began);
     public.api.shared().metrics.answered(name, answer.status, took);
@@ -99,19 +106,23 @@ fn claimed_key(request: &HttpRequest<Body>) -> Option<String> {
     is_access_key(text).then(|| text.to_owned())
 }
 
-/// The code of a call that was refused for who asked: such calls are recorded.
-fn refusal(answer: &Answer) -> Option<&'static str> {
-    if !matches!(answer.status, 401 | 403) {
-        return None;
+/// What was refused and is to be recorded, with how often: the call itself, or parts of it.
+fn refusals(answer: &mut Answer) -> Vec<(Code, u32)> {
+    if matches!(answer.status, 401 | 403 | 422) {
+        return answer.code().filter(|code| is_denial(*code)).map(|code| (code, 1)).into_iter().collect();
     }
-    let problem: Problem = serde_json::from_slice(&answer.body).ok()?;
-    Code::from_text(&problem.code).map(Code::as_str)
+    let parts = answer.take_header(DENIED_HEADER).unwrap_or_default();
+    let part = |part: &str| {
+        let (code, count) = part.split_once('=')?;
+        Some((Code::from_text(code)?, count.parse().ok()?))
+    };
+    parts.split(',').filter_map(part).collect()
 }
 
 impl Public {
     /// Every check that needs no leader, then the answer. A failed check of credentials counts against the
     /// address that it came from and the access key that it claimed.
-    async fn answer(&self, request: HttpRequest<Body>, body_limit: usize, request_id: &str) -> Answer {
+    async fn answer(&self, request: HttpRequest<Body>, operation: &Operation, request_id: &str) -> Answer {
         let shared = self.api.shared();
         let address = Remote::of(request.extensions());
         let now = shared.clock.monotonic();
@@ -123,14 +134,14 @@ impl Public {
             failure.retry_after_s = Some(1);
             return failure.answer(request_id);
         }
-        let answer = match self.take_in(request, body_limit, request_id).await {
+        let answer = match self.take_in(request, operation, request_id).await {
             Ok((request, place)) => match shared.check(&request).await {
                 Ok(checked) => {
                     drop(place);
                     return shared.answer(&checked, &request).await;
                 }
                 // As long as the leader has not said who asks, the body keeps its place.
-                Err(failure) => match shared.answer_unknown(&request).await {
+                Err(failure) => match shared.answer_doubtful(&request, failure.code).await {
                     Some(answer) => answer,
                     None => failure.answer(request_id),
                 },
@@ -138,7 +149,7 @@ impl Public {
             Err(failure) => failure.answer(request_id),
         };
         if answer.status == 401 {
-            shared.metrics.refused(refusal(&answer).unwrap_or_default());
+            shared.metrics.refused(answer.code().map_or("", Code::as_str));
             self.tries().failed(address, &access_key, now);
         }
         answer
@@ -166,11 +177,18 @@ impl Public {
     async fn take_in(
         &self,
         request: HttpRequest<Body>,
-        body_limit: usize,
+        operation: &Operation,
         request_id: &str,
     ) -> Result<(Request, Option<Place>), Failure> {
         let (head, body) = request.into_parts();
+        let body_limit = operation.body_limit();
         let credentials = Credentials::from_headers(&head.headers)?;
+        if credentials.idempotency_key.is_some() && !operation.takes_idempotency_key() {
+            // Passing it over would let somebody repeat what it was meant to make single.
+            let detail =
+                "this call takes no Idempotency-Key: it would not keep a repeated call from having an effect";
+            return Err(Failure::new(Code::InvalidRequest, detail));
+        }
         let query = head.uri.query().unwrap_or_default();
         route::parameters(query)?;
         http::check_length(&head.headers, body_limit)?;

@@ -153,6 +153,18 @@ impl Operation {
         }
     }
 
+    /// Whether an Idempotency-Key makes it single: it makes tasks, and the key stands for them.
+    pub fn takes_idempotency_key(&self) -> bool {
+        match self {
+            Operation::Submit
+            | Operation::SubmitBatch
+            | Operation::SubmitSync
+            | Operation::RetryTask(_)
+            | Operation::Job(JobOperation::Run(_)) => true,
+            _ => false,
+        }
+    }
+
     /// Whether its nonce is spent in the log before it is made, since it makes no command that carries one.
     pub fn spends_first(&self) -> bool {
         match self {

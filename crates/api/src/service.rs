@@ -4,13 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use orloj_model::Reply;
-use orloj_model::access::Denial;
-use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_model::id::NodeId;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_net::ClusterTls;
-use orloj_raft_store::Applied;
 use orloj_wire::clock::Clock;
 use orloj_wire::problem::Code;
 use orloj_wire::random::Random;
@@ -22,7 +18,7 @@ use crate::auth;
 use crate::backend::Backend;
 use crate::denials::Denials;
 use crate::directory::Directory;
-use crate::forward::{ADMIT_PATH, Carrier, DENIALS_PATH, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier};
+use crate::forward::{ADMIT_PATH, Carrier, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier};
 use crate::gate::{Gate, Now};
 use crate::hub::Hub;
 use crate::keyring::Key;
@@ -101,9 +97,11 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
     pub(crate) denials: Denials,
+    /// Held by the one that writes them down.
+    pub(crate) telling: tokio::sync::Mutex<()>,
     /// Places for synchronous submissions.
     pub(crate) sync_places: Semaphore,
-    forwarder: Forwarder,
+    pub(crate) forwarder: Forwarder,
     /// The term in which this node, as the leader, has applied everything that was committed before it; 0 for none.
     settled_term: AtomicU64,
 }
@@ -157,12 +155,18 @@ impl Api {
             gate: Arc::default(),
             hub,
             denials: Denials::default(),
+            telling: tokio::sync::Mutex::default(),
             sync_places: Semaphore::new(SYNC_WAITERS),
             settled_term: AtomicU64::new(0),
         };
         let api = Api { shared: Arc::new(shared) };
         tokio::spawn(stop.run_until_cancelled_owned(api.clone().keep_house()));
         api
+    }
+
+    /// Writes down what was refused since the last time. For the end of a replica, while it still reaches the others.
+    pub async fn finish(&self) {
+        self.shared.tell_denials().await;
     }
 
     async fn keep_house(self) {
@@ -326,11 +330,16 @@ impl Shared {
         }
     }
 
-    /// Answers a request of a key that is not known here, which a follower may only be behind to know.
-    pub(crate) async fn answer_unknown(&self, request: &Request) -> Option<Answer> {
-        let unknown = self.directory.key(&request.credentials.access_key).is_ok_and(|key| key.is_none());
+    /// Answers a request that would be refused here by tables that may only be behind, as those of a follower may: its
+    /// key is not known here, or off, or lacks a scope, and the leader may know better.
+    pub(crate) async fn answer_doubtful(&self, request: &Request, refused: Code) -> Option<Answer> {
+        let access_key = &request.credentials.access_key;
+        let is_doubtful = match refused {
+            Code::AccessKeyDisabled | Code::ScopeDenied => !self.directory.is_of_the_file(access_key),
+            _ => self.directory.key(access_key).is_ok_and(|key| key.is_none()),
+        };
         let operation = route::find(&request.method, &request.path).ok()?;
-        if !unknown || self.leads() {
+        if !is_doubtful || self.leads() {
             return None;
         }
         match self.ask_leader(FORWARD_PATH, &operation, request).await {
@@ -338,44 +347,6 @@ impl Shared {
             // What came to nothing here may have come to something there: nobody is told that a key is bad.
             Err(failure) => Some(failure.answer(&request.request_id)),
             Ok(None) => Some(self.serve_here(request).await),
-        }
-    }
-
-    /// Writes refused calls down: here on the leader, else through it. Those that cannot be are let go.
-    pub(crate) async fn tell_denials(&self) {
-        let denials = self.denials.take();
-        if denials.is_empty() {
-            return;
-        }
-        if self.leads() {
-            return self.write_denials(denials, None).await;
-        }
-        let leader = self.backend.leadership().borrow().leader;
-        let Some(address) = leader.and_then(|leader| self.internal_address(leader)) else { return };
-        let body = serde_json::to_vec(&denials).expect("records serialise");
-        if self.forwarder.tell(&address, DENIALS_PATH, body.into()).await.is_err() {
-            tracing::debug!("refused calls could not be handed to the leader");
-        }
-    }
-
-    /// Writes refused calls down, once: `claim` is the nonce of the replica's call that told of them.
-    pub(crate) async fn write_denials(&self, denials: Vec<Denial>, claim: Option<Claim>) {
-        if let Some(claim) = claim {
-            match self.backend.propose(Command::Spend { claim }).await {
-                Ok(Applied { reply: Reply::Done, .. }) => {}
-                Ok(_) => {
-                    tracing::warn!("a replica's call that tells of refused calls came twice");
-                    return;
-                }
-                Err(error) => {
-                    tracing::debug!(%error, "refused calls could not be written down");
-                    return;
-                }
-            }
-        }
-        let command = Command::Access(Box::new(AccessCommand::Denied { denials }));
-        if let Err(error) = self.backend.propose(command).await {
-            tracing::debug!(%error, "refused calls could not be written down");
         }
     }
 
@@ -437,6 +408,7 @@ impl Shared {
     ) -> Result<Option<Answer>, Failure> {
         let deadline = tokio::time::Instant::now() + LEADER_WAIT;
         let mut leadership = self.backend.leadership();
+        let mut was_broken = false;
         loop {
             let known =
                 tokio::time::timeout_at(deadline, leadership.wait_for(|now| now.leader.is_some())).await;
@@ -465,9 +437,18 @@ impl Shared {
                 () = moved => Err(ForwardError::Broken),
             };
             match result {
+                // A copy of this read was let in, and its answer was lost on the way: whoever asks has sent it once.
+                Ok(answer) if was_broken && answer.code() == Some(Code::NonceReplayed) => {
+                    let detail =
+                        "the leader's answer was lost on the way: sign the request anew and ask again";
+                    return Err(Failure::new(Code::NoLeader, detail));
+                }
                 Ok(answer) => return Ok(Some(answer)),
                 Err(ForwardError::Broken) if operation.changes() => return Err(Failure::commit_unknown()),
-                Err(error) => tracing::debug!(leader, ?error, "the leader did not answer"),
+                Err(error) => {
+                    was_broken |= error == ForwardError::Broken;
+                    tracing::debug!(leader, ?error, "the leader did not answer");
+                }
             }
             if tokio::time::Instant::now() + LEADER_RETRY >= deadline {
                 return Err(Failure::no_leader());
@@ -476,7 +457,7 @@ impl Shared {
         }
     }
 
-    fn internal_address(&self, id: NodeId) -> Option<String> {
+    pub(crate) fn internal_address(&self, id: NodeId) -> Option<String> {
         self.backend.members().into_iter().find(|member| member.id == id).map(|member| member.internal)
     }
 }

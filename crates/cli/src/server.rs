@@ -212,8 +212,16 @@ struct Listeners {
     debug: Option<TcpListener>,
 }
 
+impl Listeners {
+    /// The ports that others can reach.
+    fn ports(&self) -> std::io::Result<Vec<u16>> {
+        Ok(vec![self.public.local_addr()?.port(), self.internal.local_addr()?.port()])
+    }
+}
+
 /// The parts of a replica that run by themselves.
 struct Running {
+    api: Api,
     scheduler: JoinHandle<Result<(), String>>,
     /// Cancelled once the scheduler has ended, however it did.
     scheduler_ended: CancellationToken,
@@ -237,6 +245,7 @@ impl Running {
         let directory = Directory::new(secrets.keyring, secrets.sealer, Arc::new(store.clone()));
         let name = peer::REPLICA.to_owned();
         let link = HttpLink::new(name, secrets.executors, Arc::clone(&clock), tls.cluster.as_ref())?;
+        let callbacks = config.callbacks.sender(directory.clone(), Arc::clone(&clock), listeners.ports()?)?;
         let scheduler = Service::new(
             store.clone(),
             Arc::new(link),
@@ -245,7 +254,7 @@ impl Running {
             orloj_scheduler::Options { max_running: secrets.max_running, ..config.scheduler.clone() },
             orloj_scheduler::metrics::Metrics::register(&mut registry),
         )
-        .with_callbacks(config.callbacks.sender(directory.clone(), Arc::clone(&clock))?);
+        .with_callbacks(callbacks);
         let parts = Parts {
             options: orloj_api::Options {
                 audience: config.audience().to_owned(),
@@ -263,7 +272,6 @@ impl Running {
         };
         let api = Api::start(parts, ends.clone())?;
         let internal_ends = CancellationToken::new();
-        let public_router = public_router(api.clone(), Arc::new(registry));
         if let Some(debug) = listeners.debug {
             // Ends with the others; nobody waits for what it still answers.
             tokio::spawn(serve(debug, debug_router(api.clone()), Bounds::PUBLIC, None, ends.clone()));
@@ -271,6 +279,7 @@ impl Running {
         let scheduler_ended = CancellationToken::new();
         let (told, stop) = (scheduler_ended.clone().drop_guard(), ends.clone());
         Ok(Running {
+            api: api.clone(),
             scheduler: tokio::spawn(async move {
                 let _told = told;
                 scheduler.run(stop).await
@@ -278,7 +287,7 @@ impl Running {
             scheduler_ended,
             public: tokio::spawn(serve(
                 listeners.public,
-                public_router,
+                public_router(api.clone(), Arc::new(registry)),
                 Bounds::PUBLIC,
                 tls.public,
                 ends.clone(),
@@ -294,10 +303,12 @@ impl Running {
         })
     }
 
-    /// Waits for the callers' requests and the leader's loop, then stops the store and the internal listener.
+    /// Waits for the callers' requests and the leader's loop, writes down what was refused meanwhile, then stops the
+    /// store and the internal listener.
     async fn stop(self, store: &Store) -> anyhow::Result<()> {
         let scheduling = ended("scheduler", self.scheduler).await;
         ended("public listener", self.public).await;
+        within("audit", self.api.finish()).await;
         within("store", store.shutdown()).await;
         self.internal_ends.cancel();
         ended("internal listener", self.internal).await;

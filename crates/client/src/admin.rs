@@ -57,10 +57,11 @@ impl Client {
         self.send(Call::delete(caller_path(id, "")?)).await
     }
 
-    /// Makes a key of a caller. Its secret is shown this once. When the answer is lost there may be a key that nobody
-    /// has the secret of: [`caller`](Client::caller) shows it, [`delete_key`](Client::delete_key) takes it away.
+    /// Makes a key of a caller. Its secret is shown this once. When the answer is lost the call is not repeated, and there
+    /// may be a key that nobody has the secret of: [`caller`](Client::caller) shows it,
+    /// [`delete_key`](Client::delete_key) takes it away. The same holds for the other calls that make secrets.
     pub async fn add_key(&self, caller: &str, key: &NewKey) -> Result<MadeKey, Error> {
-        self.send(Call::post(caller_path(caller, "/keys")?).with_body(key)).await
+        self.send(Call::post(caller_path(caller, "/keys")?).with_body(key).once()).await
     }
 
     /// The keys of administrators that were made through the API.
@@ -70,7 +71,7 @@ impl Client {
 
     /// Makes an administrator's key. Its secret is shown this once.
     pub async fn add_admin_key(&self, key: &NewKey) -> Result<MadeKey, Error> {
-        self.send(Call::post("/openapi/v1/admin-keys".to_owned()).with_body(key)).await
+        self.send(Call::post("/openapi/v1/admin-keys".to_owned()).with_body(key).once()).await
     }
 
     /// Switches a key on or off.
@@ -86,7 +87,7 @@ impl Client {
 
     /// Makes a secret that signs a caller's callbacks. It is shown this once.
     pub async fn add_webhook_secret(&self, caller: &str) -> Result<MadeWebhookSecret, Error> {
-        self.send(Call::post(caller_path(caller, "/webhook-secrets")?)).await
+        self.send(Call::post(caller_path(caller, "/webhook-secrets")?).once()).await
     }
 
     /// Takes a secret away.

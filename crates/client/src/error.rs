@@ -96,6 +96,18 @@ impl Error {
         }
     }
 
+    /// Whether the try that it tells of certainly changed nothing: it reached nobody, or was refused.
+    pub(crate) fn had_no_effect(&self) -> bool {
+        match self {
+            Error::Transport { source, .. } => source.is_connect(),
+            Error::Problem(_) => {
+                !matches!(self.code(), None | Some(Code::CommitUnknown | Code::Internal | Code::NotReady))
+            }
+            Error::Config { .. } | Error::NotFinished { .. } => true,
+            Error::Answer { .. } => false,
+        }
+    }
+
     /// Whether a change that was asked for may have happened although there is no good answer.
     pub fn is_unknown(&self) -> bool {
         match self {

@@ -106,9 +106,10 @@ impl Client {
         self.send(paged(Call::get(job_path(id, "/history")?), page_size, page_token)?).await
     }
 
-    /// Makes up for a stretch of the past.
+    /// Makes up for a stretch of the past. Not repeated when the answer is lost, for a short one may be over by then and
+    /// would be made twice: [`backfill`](Client::backfill) and [`job_history`](Client::job_history) show what came of it.
     pub async fn start_backfill(&self, id: &str, backfill: &StartBackfill) -> Result<Backfill, Error> {
-        self.send(Call::post(job_path(id, "/backfill")?).with_body(backfill)).await
+        self.send(Call::post(job_path(id, "/backfill")?).with_body(backfill).once()).await
     }
 
     /// The backfill of a job that is under way.

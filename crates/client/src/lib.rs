@@ -3,7 +3,8 @@
 //! A [`Client`] knows the addresses of several replicas; any of them answers every call. A try that fails
 //! for a reason that passes (no connection, `503`, `429`, `408`) is repeated at the next replica with a
 //! growing, jittered delay until the deadline. Each try has a new timestamp, nonce and signature; a
-//! submission keeps one Idempotency-Key over all of its tries, so that it makes one task at most.
+//! submission keeps one Idempotency-Key over all of its tries, so that it makes one task at most. What makes a secret or
+//! begins a backfill has no such key, and is not repeated once it may have had an effect.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), orloj_client::Error> {

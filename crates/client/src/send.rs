@@ -42,6 +42,9 @@ pub(crate) struct Call {
     pub(crate) query: String,
     pub(crate) idempotency_key: Option<String>,
     pub(crate) body: Option<Bytes>,
+    /// It has another effect each time, and no key that would keep it from that: not repeated where an earlier try may
+    /// have had one.
+    pub(crate) once: bool,
     /// How long the server is asked to wait.
     pub(crate) wait: Duration,
 }
@@ -54,6 +57,7 @@ impl Call {
             query: String::new(),
             idempotency_key: None,
             body: None,
+            once: false,
             wait: Duration::ZERO,
         }
     }
@@ -77,6 +81,12 @@ impl Call {
     pub(crate) fn with_body<T: serde::Serialize>(mut self, body: &T) -> Self {
         // The bodies are structs with string keys, which always serialise.
         self.body = Some(serde_json::to_vec(body).expect("a request body serialises").into());
+        self
+    }
+
+    /// Is not repeated unless it had no effect for certain.
+    pub(crate) fn once(mut self) -> Self {
+        self.once = true;
         self
     }
 
@@ -131,7 +141,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
-            let Some(asked) = failed.again else {
+            let Some(asked) = failed.again.filter(|_| !call.once || failed.error.had_no_effect()) else {
                 return Err(failed.error);
             };
             self.inner.prefer_next(place);

@@ -12,6 +12,7 @@ mod executor;
 mod finish;
 mod grant;
 mod graph;
+mod guard;
 mod job;
 mod save;
 mod submit;
@@ -27,7 +28,7 @@ use crate::schema::MetaTable;
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
 use context::Context;
-pub use submit::{IDEMPOTENCY_TTL_MS, SWEEP_PER_COMMAND};
+pub use submit::{IDEMPOTENCY_TTL_MS, SWEEP_PER_COMMAND, is_forgotten};
 
 /// What an entry is stamped with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub fn apply<T: Write>(
     let meta = Meta { now_ms, ..before.clone() };
     let wall_ms = batch.wall_ms();
     let stamp = Stamp { index, now_ms, wall_ms, round: batch.round };
-    let mut cx = Context { tables, stamp, meta, events, ended: Vec::new() };
+    let mut cx = Context { tables, stamp, meta, events, ended: Vec::new(), judged: None };
     let mut replies = Vec::with_capacity(batch.changes.len());
     for change in batch.changes.iter().filter(|change| !matches!(change, Command::WallClock { .. })) {
         replies.push(route(&mut cx, change)?);
@@ -110,6 +111,7 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::Graph(command) => graph::route(cx, command),
         Command::Callback(command) => callback::route(cx, command),
         Command::Access(command) => access::route(cx, command),
+        Command::OfKey { access_key, change } => guard::of_key(cx, access_key, change),
         // Part of the stamp: it does not get here.
         Command::WallClock { .. } => Ok(Reply::Done),
     }
@@ -137,7 +139,8 @@ fn of_the_round(command: &Command) -> bool {
         Command::Job(command) => command.is_of_the_round(),
         Command::Graph(command) => command.is_of_the_round(),
         Command::Callback(command) => command.is_of_the_round(),
-        Command::Access(_) | Command::WallClock { .. } => false,
+        // What is in the frame is asked when it is opened.
+        Command::Access(_) | Command::WallClock { .. } | Command::OfKey { .. } => false,
     }
 }
 

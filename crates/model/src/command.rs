@@ -3,6 +3,7 @@
 //! a new variant.
 
 mod access;
+mod asked;
 mod callback;
 mod graph;
 mod job;
@@ -16,6 +17,7 @@ use crate::task::{Outcome, Progress, Status, TaskSpec};
 use crate::trigger::SkipReason;
 
 pub use access::AccessCommand;
+pub use asked::Asked;
 pub use callback::CallbackCommand;
 pub use graph::{GraphCommand, MadeStep, PutFlow, Sibling, SubmitGraph};
 pub use job::{
@@ -267,6 +269,29 @@ pub enum Command {
         /// The leader's wall clock.
         wall_ms: Millis,
     },
+    /// A change that somebody asked for with a key of the tables. Refused when the key or its caller is off, or gone,
+    /// by the time it is applied. A key of the secrets file has no row, and what it asks for stands for itself.
+    OfKey {
+        /// The access key that signed the request.
+        access_key: String,
+        /// The change.
+        change: Asked,
+    },
+}
+
+impl Command {
+    /// Whether an administrator asks for it whose hands must not be tied by a disk that is nearly full: to take a key
+    /// away, to drain an executor, or to have another change recorded and its nonce spent. Such commands are few and
+    /// small.
+    pub fn is_of_administrators(&self) -> bool {
+        match self {
+            Command::Access(command) | Command::OfKey { change: Asked::Access(command), .. } => {
+                !matches!(**command, AccessCommand::Denied { .. })
+            }
+            Command::Drain { .. } | Command::OfKey { change: Asked::Drain { .. }, .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// What a command answers to its proposer.
@@ -462,4 +487,8 @@ pub enum Refusal {
     TooManyCallers,
     /// The caller has jobs.
     CallerHasJobs,
+    /// The key that asked for it, or its caller, was switched off before it took effect.
+    AccessKeyDisabled,
+    /// The key that asked for it, or its caller, was taken away before it took effect.
+    AccessKeyGone,
 }

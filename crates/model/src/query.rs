@@ -15,7 +15,8 @@ pub use job::{
     jobs_of, open_tasks_of, spreading, users_of, wanted_jobs,
 };
 
-use crate::apply::Meta;
+use crate::apply::{Meta, is_forgotten};
+use crate::command::Idempotency;
 use crate::executor::Executor;
 use crate::id::{CallerId, ExecutorId, Millis, TaskId};
 use crate::key::{
@@ -106,9 +107,19 @@ pub fn tasks_of<R: Read>(
     }
 }
 
-/// Whether a caller's Idempotency-Key stands for a task.
-pub fn has_idempotency_key<R: Read>(tables: &R, caller: &CallerId, key: &str) -> Result<bool, R::Error> {
-    tables.has::<IdempotencyTable>(&CallerTextKey { caller: caller.clone(), text: key.to_owned() })
+/// Whether a request repeats one that was taken: its Idempotency-Key stands for a task that the very same request made,
+/// and still will at `until`.
+pub fn is_repeated<R: Read>(
+    tables: &R,
+    caller: &CallerId,
+    idempotency: &Idempotency,
+    until: Millis,
+) -> Result<bool, R::Error> {
+    let key = CallerTextKey { caller: caller.clone(), text: idempotency.key.clone() };
+    let row = tables.get::<IdempotencyTable>(&key)?;
+    Ok(row.is_some_and(|row| {
+        row.fingerprint == idempotency.fingerprint && !is_forgotten(row.created_at, until)
+    }))
 }
 
 /// Every executor ever registered. Their number is bounded by the fleet, not by the load.

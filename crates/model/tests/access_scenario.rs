@@ -11,7 +11,9 @@ use orloj_model::access::{
     AUDIT_KEPT, Actor, AuditKind, CallerSettings, DENIALS_PER_COMMAND, Denial, KeyLimits, KeyOwner, MAX_KEYS,
     RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, Scope, SealedOf,
 };
-use orloj_model::command::{AccessCommand, Claim, Command, JobCommand, PutJob, PutOfCaller};
+use orloj_model::command::{
+    AccessCommand, Asked, CallbackCommand, Claim, Command, DueTime, JobCommand, PutJob, PutOfCaller, Submit,
+};
 use orloj_model::graph::JobFlow;
 use orloj_model::job::Definition;
 use orloj_model::task::Status;
@@ -338,4 +340,79 @@ fn refused_calls_fill_no_disk_and_push_out_no_change() {
     let page = query::audit(&world.tables, AuditKind::Denied, Some(newest), 2).expect("maps");
     assert_eq!(page.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [newest - 1, newest - 2]);
     assert_eq!(actions(&world).len(), 1);
+}
+
+/// A change that a key asks for.
+fn of_key(access_key: &str, change: Command) -> Command {
+    Command::OfKey {
+        access_key: access_key.into(),
+        change: Asked::of(change).expect("somebody may ask for it"),
+    }
+}
+
+/// A submission that makes the task of this number.
+fn submits(task: u8) -> Command {
+    let claim = Some(Claim { nonce: [task; 16], expires_at: 2_000_000 });
+    let (task, due) = (task_id(task), DueTime::After(0));
+    Command::Submit(Box::new(Submit { task, spec: spec(), due, claim, idempotency: None }))
+}
+
+#[test]
+fn what_a_key_asked_for_has_no_effect_once_it_is_off_or_gone() {
+    let mut world = World::ready();
+    run(&mut world, put(None));
+    run(&mut world, add_to_caller("k"));
+    run(&mut world, add("adk", KeyOwner::Admin { scopes: [Scope::Cluster].into() }));
+    let drain = || Command::Drain { executor: executor("a"), on: true };
+    assert_eq!(world.run(of_key("adk", drain())), Reply::Done);
+    let (off, gone) = (Some(Refusal::AccessKeyDisabled), Some(Refusal::AccessKeyGone));
+    for (task, change, refusal) in [
+        (1, set("k", true), None),
+        (2, set("k", false), off.clone()),
+        (3, set("k", true), None),
+        (4, put_with(|settings| settings.enabled = false), off),
+        (5, put_with(|_| {}), None),
+        (6, delete("k"), gone.clone()),
+        (7, AccessCommand::DeleteCaller { caller: caller(), by: by(None) }, gone),
+    ] {
+        run(&mut world, change);
+        let before = world.digest();
+        let reply = world.run(of_key("k", submits(task)));
+        match refusal {
+            None => assert!(matches!(reply, Reply::Submitted { .. }), "{task}: {reply:?}"),
+            Some(refusal) => {
+                assert_eq!(reply, refused(refusal), "{task}");
+                assert_eq!(world.digest(), before, "its nonce is not spent either");
+            }
+        }
+    }
+    run(&mut world, delete("adk"));
+    assert_eq!(world.run(of_key("adk", drain())), refused(Refusal::AccessKeyGone));
+    // A key of the secrets file is not in the tables, and what it asks for stands in no such frame.
+    assert!(matches!(world.run(submits(8)), Reply::Submitted { .. }));
+    // Nobody asks for what is the leader's own.
+    let own = CallbackCommand::Start { task: task_id(1), series: 1, number: 1, chance: 0 };
+    assert_eq!(world.run(of_key("k", Command::Callback(Box::new(own)))), refused(Refusal::Invalid));
+    assert!(Asked::of(of_key("k", submits(9))).is_err());
+}
+
+#[test]
+fn a_key_that_is_switched_off_within_an_entry_changes_nothing_behind_that() {
+    let mut world = World::ready();
+    run(&mut world, put(None));
+    run(&mut world, add_to_caller("k"));
+    let access = |command| Command::Access(Box::new(command));
+    let replies = world.run_all(vec![
+        of_key("k", submits(1)),
+        of_key("k", submits(2)),
+        access(set("k", false)),
+        of_key("k", submits(3)),
+        of_key("other", submits(4)),
+        access(set("k", true)),
+        of_key("k", submits(5)),
+    ]);
+    let made: Vec<bool> = replies.iter().map(|reply| matches!(reply, Reply::Submitted { .. })).collect();
+    assert_eq!(made, [true, true, false, false, false, false, true]);
+    assert_eq!(replies[3], refused(Refusal::AccessKeyDisabled));
+    assert_eq!(replies[4], refused(Refusal::AccessKeyGone));
 }

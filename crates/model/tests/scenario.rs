@@ -512,7 +512,14 @@ fn an_idempotency_key_stands_for_one_task_of_its_caller() {
     world.run(Command::Cancel { task: task_id(1), caller: None, claim: None });
     let after = world.run(with(4, "k", 1));
     assert!(matches!(after, Reply::Submitted { status: Status::Cancelled, replayed: true, .. }));
-    world.now += orloj_model::apply::IDEMPOTENCY_TTL_MS;
+    // What a look into the tables tells is what a submission at that instant would come to.
+    let repeats = |world: &World, print, until| {
+        let key = Idempotency { key: "k".into(), fingerprint: [print; 32] };
+        orloj_model::query::is_repeated(&world.tables, &caller(), &key, until).unwrap()
+    };
+    let end = world.now + orloj_model::apply::IDEMPOTENCY_TTL_MS;
+    assert!(repeats(&world, 1, end - 1) && !repeats(&world, 1, end) && !repeats(&world, 2, end - 1));
+    world.now = end;
     assert!(matches!(world.run(with(5, "k", 2)), Reply::Submitted { replayed: false, .. }));
 }
 

@@ -1,4 +1,5 @@
-//! Space on the disk: below a watermark nothing new is proposed, and a ballast file stands ready to be deleted
+//! Space on the disk: below a watermark nothing new is proposed but what administrators need to help themselves, below a
+//! quarter of it nothing at all, and a ballast file stands ready to be deleted
 //! when it is all but full. RocksDB cannot go on after a write that found no space, and may not even open on
 //! a full disk, so the node stops taking work well before.
 
@@ -52,6 +53,7 @@ pub struct Disk {
     probe: Probe,
     free: AtomicU64,
     low: AtomicBool,
+    full: AtomicBool,
 }
 
 impl Disk {
@@ -60,7 +62,8 @@ impl Disk {
     /// # Errors
     /// Too little space to start, even after deleting the ballast.
     pub fn open(dir: PathBuf, options: DiskOptions, probe: Probe) -> Result<Disk, OpenError> {
-        let disk = Disk { dir, options, probe, free: AtomicU64::new(0), low: AtomicBool::new(false) };
+        let (free, low, full) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let disk = Disk { dir, options, probe, free, low, full };
         let mut space = disk.look()?;
         if space.free < START_BYTES && disk.drop_ballast()? {
             space = disk.look()?;
@@ -80,6 +83,11 @@ impl Disk {
     /// Whether less than the watermark was free, at the last look.
     pub fn is_low(&self) -> bool {
         self.low.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was all but full at the last look: below the share of the watermark at which the ballast goes.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     /// Looks again: drops the ballast when the disk is all but full, makes it when there is plenty.
@@ -102,7 +110,9 @@ impl Disk {
 
     fn look(&self) -> Result<Space, Fault> {
         let space = (self.probe)(&self.dir).map_err(Fault::io("look at the disk of", &self.dir))?;
-        let low = space.free < self.watermark(space.total);
+        let mark = self.watermark(space.total);
+        let low = space.free < mark;
+        self.full.store(space.free < mark / BALLAST_SHARE, Ordering::Relaxed);
         self.free.store(space.free, Ordering::Relaxed);
         if self.low.swap(low, Ordering::Relaxed) != low {
             match low {
@@ -179,6 +189,11 @@ mod tests {
         disk.check().unwrap();
         assert!(disk.is_low());
         assert_eq!(disk.free(), (1 << 30) - 1);
+        for (free, full) in [(1 << 28, false), ((1 << 28) - 1, true), (1 << 28, false)] {
+            level.store(free, Ordering::Relaxed);
+            disk.check().unwrap();
+            assert_eq!((disk.is_low(), disk.is_full()), (true, full), "{free}");
+        }
         level.store(1 << 30, Ordering::Relaxed);
         disk.check().unwrap();
         assert!(!disk.is_low());

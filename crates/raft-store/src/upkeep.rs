@@ -41,7 +41,7 @@ pub async fn watch_disk(node: Arc<Node>) {
     }
 }
 
-/// A leader whose disk is nearly full refuses everything. It hands the lead to a voter that has room, if there
+/// A leader whose disk is nearly full refuses all work. It hands the lead to a voter that has room, if there
 /// is one; the next look at the disk tries again.
 async fn hand_over(node: &Arc<Node>) {
     let own = node.identity().id;

@@ -49,4 +49,6 @@ pub struct Callbacks {
     pub link: Arc<dyn CallbackLink>,
     /// The callers.
     pub tenants: Arc<dyn Tenants>,
+    /// The ports on which this replica listens: no callback goes to a replica's machine on one of them.
+    pub own_ports: Vec<u16>,
 }

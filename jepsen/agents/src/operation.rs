@@ -252,6 +252,12 @@ mod tests {
     }
 
     #[test]
+    fn a_read_that_was_called_a_replay_says_so() {
+        let end = end(&get(), false, Ok(&refused(Code::NonceReplayed)));
+        assert_eq!((end.kind, end.err.as_deref()), (Kind::Fail, Some("nonce_replayed")));
+    }
+
+    #[test]
     fn a_read_is_never_unknown_and_an_absent_task_is_an_answer() {
         assert_eq!(end(&get(), false, Err(Failure::Lost)).kind, Kind::Fail);
         assert_eq!(end(&get(), false, Ok(&refused(Code::Internal))).kind, Kind::Fail);

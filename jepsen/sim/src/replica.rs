@@ -152,7 +152,7 @@ impl Process {
             Arc::new(store.clone()),
         );
         let (link, tenants) = (Arc::clone(&wire) as _, Arc::new(directory.clone()));
-        let service = service.with_callbacks(Callbacks { link, tenants });
+        let service = service.with_callbacks(Callbacks { link, tenants, own_ports: Vec::new() });
         let parts = Parts {
             options: orloj_api::Options {
                 audience: AUDIENCE.to_owned(),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::schema::{JobPatch, Nothing};
-use super::tasks::page_token;
+use super::tasks::{idempotent, page_token};
 
 const TAG: &str = "jobs";
 const JOB: &str = "/openapi/v1/jobs/{jobId}";
@@ -120,10 +120,16 @@ fn run() -> Call {
     let ran = json!({
         "jobId": "nightly", "taskId": "tsk_AAECAwQFBgcICQoLDA0ODw", "queued": false, "appliedIndex": 4711,
     });
-    Call::new(TAG, "POST", "/openapi/v1/jobs/{jobId}/run", "Run a job now")
+    let call = Call::new(TAG, "POST", "/openapi/v1/jobs/{jobId}/run", "Run a job now")
         .may_take::<RunJob>(json!({ "params": { "command": "report --again" }, "overlap": "queue" }))
         .answers::<JobRun>(202, "The task that it made.", ran)
-        .refuses(&[Code::JobNotFound, Code::OverlapSkipped, Code::ExecutorDenied, Code::IdempotencyKeyReused])
+        .refuses(&[
+            Code::JobNotFound,
+            Code::OverlapSkipped,
+            Code::ExecutorDenied,
+            Code::IdempotencyKeyReused,
+        ]);
+    idempotent(call)
 }
 
 fn preview() -> Call {

@@ -37,7 +37,7 @@ pub(super) fn page_token() -> Value {
     json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" })
 }
 
-fn idempotent(call: Call) -> Call {
+pub(super) fn idempotent(call: Call) -> Call {
     call.header(
         "Idempotency-Key",
         json!({ "type": "string", "pattern": "^(\"[A-Za-z0-9._:-]{1,128}\"|[A-Za-z0-9._:-]{1,128})$" }),

@@ -120,6 +120,18 @@ fn every_route_has_an_entry_and_every_entry_a_route() {
 }
 
 #[test]
+fn an_idempotency_key_stands_where_the_code_takes_it_and_nowhere_else() {
+    let document = build();
+    for call in calls() {
+        let (operation, method) = (call.operation(), call.method.to_lowercase());
+        let parameters = &document["paths"][call.path][&method]["parameters"];
+        let has =
+            parameters.as_array().is_some_and(|all| all.iter().any(|one| one["name"] == "Idempotency-Key"));
+        assert_eq!(has, operation.takes_idempotency_key(), "{}", operation.name());
+    }
+}
+
+#[test]
 fn examples_are_what_the_code_reads_and_writes() {
     let document = build();
     for call in calls() {

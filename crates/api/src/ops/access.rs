@@ -213,7 +213,7 @@ impl Call<'_> {
     }
 
     pub(super) async fn change(&self, command: AccessCommand) -> Result<Reply, Failure> {
-        let Applied { reply, .. } = self.shared.backend.propose(Command::Access(Box::new(command))).await?;
+        let Applied { reply, .. } = self.propose(Command::Access(Box::new(command))).await?;
         match reply {
             Reply::Refused(refusal) => Err(refusal.into()),
             reply => Ok(reply),

@@ -1,12 +1,14 @@
 //! `POST /openapi/v1/tasks/batch`
 
+use std::collections::BTreeMap;
+
 use orloj_model::command::Idempotency;
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::{BATCH_LIMIT, BatchResult, SubmitBatch, SubmittedBatch};
 
 use super::graph::{self, Earlier};
 use super::{Call, submit};
-use crate::outcome::{Answer, Failure};
+use crate::outcome::{Answer, DENIED_HEADER, Failure, is_denial};
 
 impl Call<'_> {
     /// Takes what can be taken. The request's nonce has been spent before, by itself: it stands for all of them.
@@ -42,7 +44,10 @@ impl Call<'_> {
         }
         let applied = match commands.is_empty() {
             true => return self.all_refused(refused),
-            false => self.shared.backend.propose_all(commands).await?,
+            false => {
+                let commands = commands.into_iter().map(|command| self.of_key(command)).collect();
+                self.shared.backend.propose_all(commands).await?
+            }
         };
         let applied_index = applied.iter().map(|one| one.index).max().unwrap_or_default();
         let mut applied = applied.into_iter();
@@ -60,15 +65,27 @@ impl Call<'_> {
                 }
             })
             .collect();
-        Ok(Answer::json(200, &SubmittedBatch { results, applied_index }).at(applied_index))
+        Ok(answer(results, applied_index))
     }
 
     fn all_refused(&self, refused: Vec<Option<Failure>>) -> Result<Answer, Failure> {
         let applied_index = self.shared.backend.executors()?.applied;
         let refused = refused.into_iter().flatten();
         let results = refused.map(|failure| refusal(failure, &self.request.request_id)).collect();
-        Ok(Answer::json(200, &SubmittedBatch { results, applied_index }).at(applied_index))
+        Ok(answer(results, applied_index))
     }
+}
+
+/// The answer to a batch, with what the audit is to know of it.
+fn answer(results: Vec<BatchResult>, applied_index: u64) -> Answer {
+    let codes = results.iter().filter_map(|result| Code::from_text(&result.problem.as_ref()?.code));
+    let mut denied: BTreeMap<&str, u32> = BTreeMap::new();
+    for code in codes.filter(|code| is_denial(*code)) {
+        *denied.entry(code.as_str()).or_default() += 1;
+    }
+    let denied: Vec<_> = denied.into_iter().map(|(code, count)| format!("{code}={count}")).collect();
+    let answer = Answer::json(200, &SubmittedBatch { results, applied_index }).at(applied_index);
+    if denied.is_empty() { answer } else { answer.with(DENIED_HEADER, denied.join(",")) }
 }
 
 /// The key of one submission. A key of a caller's own has no `#`, so none can stand for a part of another batch.

@@ -50,7 +50,7 @@ impl Call<'_> {
         let id = task_id(id)?;
         let (caller, claim) = (self.caller()?.clone(), Some(self.claim()));
         let command = CallbackCommand::Redeliver { task: id, caller, claim };
-        let applied = self.shared.backend.propose(Command::Callback(Box::new(command))).await?;
+        let applied = self.propose(Command::Callback(Box::new(command))).await?;
         match applied {
             Applied { reply: Reply::Done, index } => {
                 let body = Redelivering { task_id: id.to_string(), state: "pending".to_owned() };

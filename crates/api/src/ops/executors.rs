@@ -29,7 +29,7 @@ impl Call<'_> {
         let Drain { on } = self.optional_body()?;
         let executor = ExecutorId::new(id).map_err(|_| Failure::missing(Missing::Executor))?;
         let command = Command::Drain { executor: executor.clone(), on };
-        let applied = self.shared.backend.propose(command).await?;
+        let applied = self.propose(command).await?;
         match applied.reply {
             Reply::Done => {
                 let body =

@@ -105,7 +105,7 @@ impl Call<'_> {
     }
 
     async fn propose_job(&self, command: JobCommand) -> Result<Applied, Failure> {
-        Ok(self.shared.backend.propose(Command::Job(Box::new(command))).await?)
+        self.propose(Command::Job(Box::new(command))).await
     }
 
     /// The calendars that a job names, all of which must be there.

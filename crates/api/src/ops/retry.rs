@@ -20,11 +20,12 @@ impl Call<'_> {
         let old = self.own_task(id)?.value;
         may_be_retried(&old)?;
         let idempotency = self.idempotency();
-        let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
-        let is_repeated = self.is_repeated(self.caller()?, key)?;
-        let spec = self.again(old)?;
-        if !is_repeated {
-            self.can_start(&spec)?;
+        let mut spec = self.again(old);
+        match self.may_start(&spec) {
+            Ok(url) => spec.callback_url = url,
+            // It makes nothing: the answer is that of the first one.
+            Err(_) if self.is_repeated(idempotency.as_ref())? => {}
+            Err(failure) => return Err(failure),
         }
         let again = Submit {
             task: TaskId::draw(&*self.shared.random),
@@ -35,12 +36,19 @@ impl Call<'_> {
         };
         let on_shard_failure = self.shared.backend.on_shard_failure(id)?;
         let command = graph::command_again(again, on_shard_failure);
-        let applied = self.shared.backend.propose(command).await?;
+        let applied = self.propose(command).await?;
         match applied.reply {
             // It has gone in between.
             Reply::Refused(Refusal::ParentNotFound { parent }) => Err(gone(parent)),
             _ => submit::taken(applied),
         }
+    }
+
+    /// Refuses what who asks may not do now, and what cannot start. The callback's address as it is stored.
+    fn may_start(&self, spec: &TaskSpec) -> Result<Option<String>, Failure> {
+        let url = self.may_submit(&spec.handler, spec.callback_url.as_deref())?;
+        self.can_start(spec)?;
+        Ok(url)
     }
 
     /// Refuses what would wait for an executor that nobody runs, and what the end of a parent, which never changes,
@@ -67,19 +75,16 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// What was asked for, with every try ahead of it, by who asks now: for what that one may do now.
-    fn again(&self, old: TaskView) -> Result<TaskSpec, Failure> {
+    /// What was asked for, with every try ahead of it, by who asks now.
+    fn again(&self, old: TaskView) -> TaskSpec {
         let TaskView { spec, .. } = old;
-        self.may_use(&spec.handler)?;
-        let callback_url = spec.callback_url.as_deref().map(|url| self.callback_url(url)).transpose()?;
         let now = self.wall_ms();
-        Ok(TaskSpec {
+        TaskSpec {
             access_key: self.request.credentials.access_key.clone(),
-            callback_url,
             // One that has passed would skip the new task at once.
             expire_at: spec.expire_at.filter(|at| *at > now),
             ..spec
-        })
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use orloj_model::command::{Claim, Command, DueTime, Idempotency, Submit};
-use orloj_model::id::{CallerId, ExecutorId, TaskId};
+use orloj_model::id::{CallerId, ExecutorId, Millis, TaskId};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::task::{Origin, RetryPolicy, Status, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};
@@ -18,6 +18,10 @@ use super::{Call, unexpected};
 use crate::backend::handlers;
 use crate::outcome::{Answer, Failure};
 
+/// How long an Idempotency-Key must still stand for its task to be counted on, in milliseconds: longer than any command
+/// is on its way, for the command itself must not find it forgotten.
+const STILL_KNOWN_MS: Millis = 60_000;
+
 impl Call<'_> {
     pub(super) async fn submit(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
@@ -30,7 +34,7 @@ impl Call<'_> {
 
     /// Proposes a submission, and answers once it is committed.
     pub(super) async fn taken(&self, command: Command) -> Result<Answer, Failure> {
-        taken(self.shared.backend.propose(command).await?)
+        taken(self.propose(command).await?)
     }
 
     /// The command of a body that is acceptable; `earlier` are those before it in its batch.
@@ -43,14 +47,16 @@ impl Call<'_> {
     ) -> Result<Command, Failure> {
         let caller = self.caller()?.clone();
         let due = due(&body);
-        self.may_use(&body.handler)?;
-        if let Some(url) = body.callback_url.take() {
-            body.callback_url = Some(self.callback_url(&url)?);
+        let is_repeated = || self.is_repeated(idempotency.as_ref());
+        match self.may_submit(&body.handler, body.callback_url.as_deref()) {
+            Ok(url) => body.callback_url = url,
+            // It makes nothing, so it is answered whatever the caller may do by now.
+            Err(_) if is_repeated()? => {}
+            Err(failure) => return Err(failure),
         }
-        let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
         let beyond = graph::beyond(&body, earlier);
-        let spec = spec(body, caller, &self.request.credentials.access_key, |handler, caller| {
-            Ok(self.has_handler(handler)? || self.is_repeated(caller, key)?)
+        let spec = spec(body, caller, &self.request.credentials.access_key, |handler, _| {
+            Ok(self.has_handler(handler)? || is_repeated()?)
         })?;
         let beyond = beyond.map_err(|faults| Failure::fields(Code::ValidationFailed, faults))?;
         let spec = TaskSpec { depends_on: beyond.parents.clone(), ..spec };
@@ -92,12 +98,20 @@ impl Call<'_> {
         })
     }
 
-    /// Whether the request repeats one that was taken: the answer is that one's, whoever has left since.
-    pub(super) fn is_repeated(&self, caller: &CallerId, key: Option<&str>) -> Result<bool, Failure> {
-        match key {
-            Some(key) => Ok(self.shared.backend.has_idempotency_key(caller, key)?),
-            None => Ok(false),
-        }
+    /// Whether the request repeats one that was taken: the answer is that one's, whoever has left since. Asked for only
+    /// where something stands against the request, so that a submission costs no look more.
+    pub(super) fn is_repeated(&self, idempotency: Option<&Idempotency>) -> Result<bool, Failure> {
+        let Some(idempotency) = idempotency else { return Ok(false) };
+        // The clock of the commit: on a cluster at rest the time of the last one may be long ago.
+        let now = self.wall_ms().max(self.shared.backend.now_ms()?);
+        let until = now.saturating_add(STILL_KNOWN_MS);
+        Ok(self.shared.backend.is_repeated(self.caller()?, idempotency, until)?)
+    }
+
+    /// Refuses what the key's caller may not submit. The callback's address as it is stored.
+    pub(super) fn may_submit(&self, handler: &str, url: Option<&str>) -> Result<Option<String>, Failure> {
+        self.may_use(handler)?;
+        url.map(|url| self.callback_url(url)).transpose()
     }
 
     /// Refuses a handler that the key's caller may not use, in a submission as in a job.

@@ -20,12 +20,12 @@ impl Call<'_> {
     pub(super) async fn submit_sync(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let body: Submit = self.body()?;
-        self.may_use(&body.handler)?;
         let idempotency = self.idempotency();
-        let key = idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
-        // What was taken once is answered again, however the clocks stand by now.
-        if !self.is_repeated(self.caller()?, key)? {
-            self.is_short(&body)?;
+        // What was taken once is answered again, however the clocks and the caller's list stand by now.
+        if let Err(failure) = self.may_use(&body.handler).and_then(|()| self.is_short(&body))
+            && !self.is_repeated(idempotency.as_ref())?
+        {
+            return Err(failure);
         }
         let command = self.submission(body, Some(self.claim()), idempotency, &[])?;
         // Before the commit: who is refused for want of a place has no task. A key has as many as it has long polls, so
@@ -39,7 +39,7 @@ impl Call<'_> {
             )
         })?;
         let deadline = Instant::now() + Duration::from_millis(SYNC_LIMIT_MS);
-        let (submitted, replayed) = submit::submitted(self.shared.backend.propose(command).await?)?;
+        let (submitted, replayed) = submit::submitted(self.propose(command).await?)?;
         let task = self.ended_task(task_id(&submitted.task_id)?, deadline).await?;
         let status = if task.value.state.status.is_terminal() { 200 } else { 202 };
         let location = format!("/openapi/v1/tasks/{}", submitted.task_id);

@@ -171,7 +171,7 @@ impl Call<'_> {
         let id = task_id(id)?;
         let caller = Some(self.caller()?.clone());
         let command = Command::Cancel { task: id, caller, claim: Some(self.claim()) };
-        let applied = self.shared.backend.propose(command).await?;
+        let applied = self.propose(command).await?;
         match applied.reply {
             Reply::Task { status, version, cancel_requested } => {
                 let http = if status == Status::Cancelled { 200 } else { 202 };

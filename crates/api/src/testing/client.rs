@@ -1,6 +1,7 @@
 //! The product's client against the product's listeners.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use orloj_client::{Client, Credentials, Error, ListQuery, LogQuery, Options};
@@ -116,4 +117,26 @@ async fn administrators_look_after_the_cluster() {
     let added = client.add_member("10.0.0.9:7000", "http://10.0.0.9:80").await.unwrap();
     assert!(!client.remove_member(added.id).await.unwrap().member);
     assert_eq!(client.transfer(2).await.unwrap().leader, 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_told_from_a_second_one_is_not_repeated_once_it_may_have_been_done() {
+    for (code, again) in [(Code::CommitUnknown, false), (Code::NotReady, false), (Code::NoLeader, true)] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let refuse = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let problem = orloj_wire::problem::Problem::new(code, "");
+            async move { (axum::http::StatusCode::SERVICE_UNAVAILABLE, axum::Json(problem)) }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = axum::Router::new().fallback(axum::routing::any(refuse));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let options = Options { deadline: Duration::from_secs(1), ..Options::default() };
+        let client = Client::new([url], Credentials::new("adk_A", SECRET_ADMIN).unwrap(), options).unwrap();
+        let error = client.add_key("shop", &orloj_wire::rest::NewKey::default()).await.unwrap_err();
+        assert_eq!(error.code(), Some(code));
+        assert_eq!(asked.load(Ordering::SeqCst) > 1, again, "{code:?}");
+    }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod behind;
 mod jobs;
+mod steer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use axum::Router;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use orloj_model::command::Idempotency;
 use orloj_model::executor::Executor;
 use orloj_model::graph::{Graph, OnShardFailure};
 use orloj_model::id::{CallerId, Millis, NodeId, Round, TaskId};
@@ -65,8 +67,8 @@ struct Shared {
     members: Mutex<Vec<MemberInfo>>,
     /// What the next proposals come to, instead of being applied.
     failure: Mutex<Option<ProposeError>>,
-    /// What somebody else does before the next proposal is applied.
-    meanwhile: Mutex<Option<Command>>,
+    /// What somebody else does before a proposal is applied, and before which one from now on.
+    meanwhile: Mutex<Option<(u64, Command)>>,
     proposals: AtomicU64,
 }
 
@@ -150,28 +152,6 @@ impl Universe {
     /// Every caller and every key.
     pub(crate) fn access(&self) -> query::Access {
         query::access(&self.shared.state.lock().unwrap().tables).unwrap()
-    }
-
-    /// How many commands the API has proposed.
-    pub(crate) fn proposals(&self) -> u64 {
-        self.shared.proposals.load(Ordering::SeqCst)
-    }
-
-    /// What every proposal comes to from now on.
-    pub(crate) fn fail_proposals(&self, failure: Option<ProposeError>) {
-        *self.shared.failure.lock().unwrap() = failure;
-    }
-
-    /// Lets somebody else change something between what the next request has read and what it writes.
-    pub(crate) fn meanwhile(&self, command: Command) {
-        *self.shared.meanwhile.lock().unwrap() = Some(command);
-    }
-
-    /// Makes the others call this node at another address.
-    pub(crate) fn move_node(&self, id: NodeId, internal: &str) {
-        for member in self.shared.members.lock().unwrap().iter_mut().filter(|member| member.id == id) {
-            member.internal = internal.to_owned();
-        }
     }
 }
 
@@ -277,9 +257,9 @@ impl Backend for FakeStore {
                 return Err(ProposeError::NoLeader);
             }
             self.behind.catch_up();
-            self.shared.proposals.fetch_add(1, Ordering::SeqCst);
-            let meanwhile = self.shared.meanwhile.lock().unwrap().take();
-            meanwhile.into_iter().for_each(|command| drop(self.shared.apply(command)));
+            let number = self.shared.proposals.fetch_add(1, Ordering::SeqCst);
+            let meanwhile = self.shared.meanwhile.lock().unwrap().take_if(|(at, _)| *at <= number);
+            meanwhile.into_iter().for_each(|(_, command)| drop(self.shared.apply(command)));
             match self.shared.failure.lock().unwrap().clone() {
                 Some(failure) => Err(failure),
                 None => Ok(self.shared.apply(command)),
@@ -340,8 +320,8 @@ impl Backend for FakeStore {
         Ok(self.read(|tables| query::shard_plan(tables, id))?.value.unwrap_or_default().on_failure)
     }
 
-    fn has_idempotency_key(&self, caller: &CallerId, key: &str) -> Result<bool, StorageFault> {
-        Ok(self.read(|tables| query::has_idempotency_key(tables, caller, key))?.value)
+    fn is_repeated(&self, caller: &CallerId, key: &Idempotency, until: Millis) -> Result<bool, StorageFault> {
+        Ok(self.read(|tables| query::is_repeated(tables, caller, key, until))?.value)
     }
 
     fn callback(&self, id: TaskId) -> Result<Option<orloj_model::callback::Callback>, StorageFault> {

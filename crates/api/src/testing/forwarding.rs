@@ -1,10 +1,20 @@
 //! Every replica answers every call.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::response::Response;
+use bytes::Bytes;
+use orloj_net::Bounds;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use super::{Draft, Universe};
 
@@ -136,6 +146,40 @@ async fn a_read_goes_to_the_next_leader() {
     let (_connection, _) = silent.accept().await.unwrap();
     universe.elect(Some(2));
     assert_eq!(read.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_read_whose_answer_is_lost_on_the_way_is_not_called_a_replay() {
+    for (path, local) in [("/openapi/v1/tasks", false), ("/openapi/v1/cluster", true)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let universe = Universe::with(2, |options| options.internal.clone_from(&address)).await;
+        universe.move_node(1, &address);
+        let (leader, calls) = (universe.leader().internal.clone(), Arc::new(AtomicUsize::new(0)));
+        // Every call gets to the leader; the answer to the first one is lost.
+        let counted = Arc::clone(&calls);
+        let between = Router::new().fallback(move |request: Request<Body>| async move {
+            let answer = leader.oneshot(request).await.unwrap();
+            match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => {
+                    let lost = async { Err::<Bytes, _>(std::io::Error::other("lost")) };
+                    Response::new(Body::from_stream(futures_util::stream::once(lost)))
+                }
+                _ => answer,
+            }
+        });
+        let stop = CancellationToken::new();
+        let _stop = stop.clone().drop_guard();
+        tokio::spawn(orloj_net::serve(listener, between, Bounds::INTERNAL, None, stop));
+        let reply = universe.nodes[1].call(&Draft::get(path)).await;
+        match local {
+            // Nobody could be asked whether to let it in.
+            true => reply.is_ok(),
+            false => reply.is(503, "no_leader"),
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), 2, "it was asked again");
+        universe.nodes[1].call(&Draft::get(path)).await.is_ok();
+    }
 }
 
 #[tokio::test]

@@ -241,3 +241,19 @@ async fn b135_delays_become_exact_instants() {
     }
     assert_eq!(T * 1000, 1_800_000_000_000);
 }
+
+#[tokio::test]
+async fn on_a_disk_that_takes_no_record_an_administrator_can_only_move_the_work_elsewhere() {
+    let universe = Universe::of(3).await;
+    let node = universe.leader();
+    universe.fail_proposals(Some(ProposeError::DiskLow));
+    let remove = Draft::post("/openapi/v1/cluster/members/3/remove", json!({})).by_admin();
+    let add = Draft::post("/openapi/v1/cluster/members", json!({"internal": "h:1", "api": "http://h:2"}));
+    for draft in [remove, add.by_admin()] {
+        node.call(&draft).await.is(503, "disk_low");
+    }
+    let shown = node.call(&Draft::get("/openapi/v1/cluster")).await;
+    assert_eq!(shown.body["members"].as_array().unwrap().len(), 3, "nothing goes without a record");
+    let transfer = Draft::post("/openapi/v1/cluster/transfer", json!({"to": 2})).by_admin();
+    node.call(&transfer).await.is_ok();
+}

@@ -17,11 +17,17 @@ async fn with_key() -> (Universe, (String, String)) {
     (universe, key)
 }
 
+fn by() -> Actor {
+    Actor { access_key: "adk_A".into(), request_id: "r".into(), claim: None }
+}
+
+fn set(key: &str, enabled: bool) -> Command {
+    Command::Access(Box::new(AccessCommand::SetKey { key: key.into(), enabled, by: by() }))
+}
+
 /// Switches a key off by what the others commit, whatever this or that node can reach.
 fn disable(universe: &Universe, key: &str) {
-    let by = Actor { access_key: "adk_A".into(), request_id: "r".into(), claim: None };
-    let command = AccessCommand::SetKey { key: key.into(), enabled: false, by };
-    universe.run(Command::Access(Box::new(command)));
+    universe.run(set(key, false));
 }
 
 /// One call of each kind: a change, a read of the tables, and what any replica can answer by itself.
@@ -152,4 +158,100 @@ async fn what_is_remembered_of_a_deleted_key_is_freed_within_a_minute() {
     node.call(&Draft::new("DELETE", &format!("/openapi/v1/keys/{}", key.0)).by_admin()).await.is_ok();
     tokio::time::sleep(std::time::Duration::from_secs(61)).await;
     assert_eq!(remembered(), ["adk_A"]);
+}
+
+#[tokio::test]
+async fn a_follower_that_lags_refuses_no_key_that_is_good_by_now() {
+    let (universe, key) = with_key().await;
+    let node = &universe.nodes[1];
+    disable(&universe, &key.0);
+    universe.fall_behind(node);
+    all_are(node, &key, 403, "access_key_disabled").await;
+    universe.run(set(&key.0, true));
+    for draft in calls(&key) {
+        node.call(&draft).await.is_ok();
+    }
+    // The same for a scope that the caller was given.
+    universe.leader().call(&put(CALLERS, json!({"scopes": ["cancel"]}))).await.is_ok();
+    universe.fall_behind(node);
+    let [submit, list, _] = calls(&key);
+    node.call(&submit).await.is(403, "scope_denied");
+    universe.leader().call(&put(CALLERS, json!({}))).await.is_ok();
+    for draft in [submit, list] {
+        node.call(&Draft { nonce: orloj_wire::sign::new_nonce(), ..draft }).await.is_ok();
+    }
+    // While nobody leads, nobody is told that a key is bad.
+    disable(&universe, &key.0);
+    universe.fall_behind(node);
+    universe.elect(None);
+    all_are(node, &key, 503, "no_leader").await;
+}
+
+/// Every kind of change that a caller can ask for, with what it needs made before.
+async fn changes(node: &Node, key: &(String, String)) -> Vec<Draft> {
+    let by = |draft: Draft| draft.by(&key.0, &key.1);
+    let daily = json!([{"kind": "cron", "expression": "0 2 * * *"}]);
+    let job = json!({"handler": "echo", "triggers": daily});
+    let jobs = "/openapi/v1/jobs/nightly";
+    let made = node.call(&by(Draft { method: "PUT".into(), ..Draft::post(jobs, job.clone()) })).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let submit = || by(Draft::submit(json!({"handler": "echo"})));
+    let (open, ended) = (node.call(&submit()).await.task_id(), node.call(&submit()).await.task_id());
+    let on =
+        |task: &str, call: &str| by(Draft::post(&format!("/openapi/v1/tasks/{task}/{call}"), Value::Null));
+    node.call(&on(&ended, "cancel")).await.is_ok();
+    let past = json!({"from": "2027-01-10T00:00:00Z", "to": "2027-01-12T00:00:00Z"});
+    vec![
+        submit(),
+        by(Draft::post("/openapi/v1/tasks/sync", json!({"handler": "echo", "estimatedDurationMs": 1}))),
+        on(&ended, "retry"),
+        on(&open, "cancel"),
+        by(Draft::post(&format!("{jobs}/run"), Value::Null)),
+        by(Draft::post(&format!("{jobs}/backfill"), past)),
+        by(Draft::post(&format!("{jobs}/pause"), Value::Null)),
+        by(Draft { method: "PUT".into(), ..Draft::post("/openapi/v1/jobs/other", job) }),
+        by(Draft::new("DELETE", jobs)),
+        by(Draft::post("/openapi/v1/tasks/batch", json!({"tasks": [{"handler": "echo"}]}))),
+    ]
+}
+
+#[tokio::test]
+async fn nothing_takes_effect_that_a_key_asked_for_and_that_is_committed_after_it_is_off() {
+    let (universe, key) = with_key().await;
+    let node = universe.leader();
+    for draft in changes(node, &key).await {
+        let before = universe.applied();
+        universe.meanwhile(set(&key.0, false));
+        node.call(&draft).await.is(403, "access_key_disabled");
+        assert_eq!(universe.applied(), before + 2, "{} {}", draft.method, draft.path);
+        universe.run(set(&key.0, true));
+    }
+    let job = node.call(&Draft::get("/openapi/v1/jobs/nightly").by(&key.0, &key.1)).await;
+    assert_eq!((&job.body["state"]["paused"], &job.body["state"]["openTasks"]), (&Value::Null, &json!(0)));
+    assert_eq!(job.body["state"]["backfilling"], false);
+    let tasks = node.call(&Draft::get("/openapi/v1/tasks").by(&key.0, &key.1)).await;
+    assert_eq!(tasks.body["tasks"].as_array().unwrap().len(), 2, "{}", tasks.text);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_batch_is_refused_once_its_key_is_off_or_gone() {
+    let (universe, key) = with_key().await;
+    let node = universe.leader();
+    let gone = AccessCommand::DeleteKey { key: key.0.clone(), by: by() };
+    for (change, status, code) in [
+        (set(&key.0, false), 403, "access_key_disabled"),
+        (Command::Access(Box::new(gone)), 401, "invalid_signature"),
+    ] {
+        universe.run(set(&key.0, true));
+        // Its nonce is spent by an entry of its own, and the first submission is taken.
+        universe.meanwhile_after(2, change);
+        let tasks = json!({"tasks": vec![json!({"handler": "echo"}); 4]});
+        let reply = node.call(&Draft::post("/openapi/v1/tasks/batch", tasks).by(&key.0, &key.1)).await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let results = reply.body["results"].as_array().unwrap();
+        assert_eq!(results[0]["status"], 202);
+        for result in &results[1..] {
+            assert_eq!((&result["status"], &result["problem"]["code"]), (&json!(status), &json!(code)));
+        }
+    }
 }

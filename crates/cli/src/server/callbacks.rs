@@ -36,13 +36,18 @@ impl Options {
         self.allow_cidrs.iter().map(range).collect()
     }
 
-    /// The sender: trusts the certificates that this machine trusts.
+    /// The sender: trusts the certificates that this machine trusts. `own_ports` are those of this replica's listeners.
     ///
     /// # Errors
     /// A range that is none, a machine without certificates.
-    pub fn sender(&self, directory: Directory, clock: Arc<dyn Clock>) -> anyhow::Result<Callbacks> {
+    pub fn sender(
+        &self,
+        directory: Directory,
+        clock: Arc<dyn Clock>,
+        own_ports: Vec<u16>,
+    ) -> anyhow::Result<Callbacks> {
         let tls = OutsideTls::of_this_machine().context("cannot set up TLS for callbacks")?;
         let link = HttpCallbackLink::new(Arc::new(SystemResolver), tls, self.cidrs()?, clock);
-        Ok(Callbacks { link: Arc::new(link), tenants: Arc::new(directory) })
+        Ok(Callbacks { link: Arc::new(link), tenants: Arc::new(directory), own_ports })
     }
 }

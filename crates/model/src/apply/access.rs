@@ -15,6 +15,8 @@ use crate::schema::{AccessKeyTable, AccessMetaTable, AuditTable, CallerTable, Ow
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
 pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &AccessCommand) -> Result<Reply, T::Error> {
+    // Whatever is known of keys may be otherwise behind it.
+    cx.judged = None;
     let by = match command {
         AccessCommand::Denied { denials } => return denied(cx, denials),
         AccessCommand::Reseal { secrets } => return reseal(cx, secrets),

@@ -2,7 +2,7 @@
 //! together.
 
 use crate::apply::{Meta, Stamp, callback};
-use crate::command::Reply;
+use crate::command::{Refusal, Reply};
 use crate::event::Event;
 use crate::id::{Millis, TaskId};
 use crate::key::{DueKey, ReadyKey, RunningKey, ShardKey, StatusTaskKey, TimeKey};
@@ -20,6 +20,8 @@ pub(crate) struct Context<'a, T> {
     pub(crate) events: &'a mut Vec<Event>,
     /// Tasks that became terminal in this command, for their jobs to hear of at its end.
     pub(crate) ended: Vec<TaskId>,
+    /// The key that was judged last in this entry, and why it may change nothing, if so. A batch is judged once.
+    pub(crate) judged: Option<(String, Option<Refusal>)>,
 }
 
 impl<T: Write> Context<'_, T> {

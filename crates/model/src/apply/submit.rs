@@ -95,6 +95,12 @@ fn sweep_nonces<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
     Ok(())
 }
 
+/// Whether an Idempotency-Key that was first used at `created_at` stands for nothing any more at `now`, whether its row
+/// was swept or not.
+pub fn is_forgotten(created_at: Millis, now: Millis) -> bool {
+    created_at.saturating_add(IDEMPOTENCY_TTL_MS) <= now
+}
+
 /// What an earlier request under the same Idempotency-Key came to.
 pub(crate) fn remembered<T: Write>(
     cx: &Context<'_, T>,
@@ -104,7 +110,7 @@ pub(crate) fn remembered<T: Write>(
     let Some(idempotency) = idempotency.filter(|_| !is_on(Mutant::KeyForgotten)) else { return Ok(None) };
     let key = CallerTextKey { caller: caller.clone(), text: idempotency.key.clone() };
     let Some(row) = cx.tables.get::<IdempotencyTable>(&key)? else { return Ok(None) };
-    if row.created_at.saturating_add(IDEMPOTENCY_TTL_MS) <= cx.now() {
+    if is_forgotten(row.created_at, cx.now()) {
         return Ok(None);
     }
     if row.fingerprint != idempotency.fingerprint {

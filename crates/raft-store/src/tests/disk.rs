@@ -1,5 +1,9 @@
 //! A disk that fills up.
 
+use orloj_model::Refusal;
+use orloj_model::access::Actor;
+use orloj_model::command::{AccessCommand, Asked};
+
 use super::*;
 use crate::disk::Space;
 use crate::status::NodeState;
@@ -33,6 +37,20 @@ async fn a_leader_with_a_full_disk_hands_over_or_proposes_nothing_until_there_is
     assert_eq!(status(&store).disk_free, 1 << 30);
     let (refused, command) = cluster.submit();
     assert_eq!(store.propose(command.clone()).await, Err(ProposeError::DiskLow));
+    // An administrator can still take a key away, until the disk is all but full.
+    let takes_away = || {
+        let by = Actor { access_key: "adk_A".into(), request_id: "r".into(), claim: None };
+        let change = Asked::Access(Box::new(AccessCommand::DeleteKey { key: "ak".into(), by }));
+        Command::OfKey { access_key: "adk_A".into(), change }
+    };
+    let reply = store.propose(takes_away()).await.unwrap().reply;
+    assert_eq!(reply, Reply::Refused(Refusal::AccessKeyGone), "it was applied");
+    let denied = Command::Access(Box::new(AccessCommand::Denied { denials: Vec::new() }));
+    let both = vec![takes_away(), command.clone()];
+    assert_eq!(store.propose(denied).await, Err(ProposeError::DiskLow));
+    assert_eq!(store.propose_all(both).await, Err(ProposeError::DiskLow));
+    levels.values().for_each(|free| free.store(1 << 28, Ordering::Relaxed));
+    eventually("a full disk", async || store.propose(takes_away()).await == Err(ProposeError::DiskLow)).await;
     levels.values().for_each(|free| free.store(TOTAL / 2, Ordering::Relaxed));
     eventually("space again", async || status(&store).state == NodeState::Ok).await;
     assert!(has(&store, kept) && !has(&store, refused));

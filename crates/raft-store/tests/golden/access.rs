@@ -4,10 +4,17 @@ use orloj_model::access::{
     AccessKeyRow, AccessMeta, Actor, AuditKind, AuditRow, CallbackHost, CallerRow, CallerSettings, Denial,
     KeyLimits, KeyOwner, Resealed, Scope, SealedOf, SealedSecret,
 };
-use orloj_model::command::{AccessCommand, Claim, Command};
+use orloj_model::command::{
+    AccessCommand, Asked, CallbackCommand, Claim, Command, DueTime, GraphCommand, Idempotency, JobCommand,
+    Sibling, Submit, SubmitGraph,
+};
+use orloj_model::graph::OnShardFailure;
+use orloj_model::id::JobId;
+use orloj_model::job::JobKey;
 use orloj_model::key::{AccessKeyName, AuditKey, OwnerKey};
+use orloj_model::task::{Origin, Strategy};
 
-use super::{Golden, caller};
+use super::{Golden, caller, executor, spec, task};
 
 /// Adds every one.
 pub fn add(golden: &mut Golden) {
@@ -46,6 +53,10 @@ pub fn add(golden: &mut Golden) {
     for kind in [AuditKind::Change, AuditKind::Denied] {
         golden.key(&format!("audit {kind:?}"), &AuditKey { kind, number: 7 });
     }
+    for (name, asked) in asked() {
+        golden
+            .command(&format!("of key {name}"), Command::OfKey { access_key: "ak_2".into(), change: asked });
+    }
 }
 
 fn by() -> Actor {
@@ -73,6 +84,37 @@ fn settings() -> CallerSettings {
             waiters: 5,
         },
     }
+}
+
+/// What can be asked for with a key; the commands in it have lines of their own.
+fn asked() -> [(&'static str, Asked); 8] {
+    let claim = Claim { nonce: [3; 16], expires_at: 4 };
+    let key = JobKey { caller: caller(), job: JobId::new("nightly").expect("a valid name") };
+    let submit = Submit {
+        task: task(),
+        spec: spec(Origin::Submission, Strategy::Ring),
+        due: DueTime::After(6),
+        claim: Some(claim.clone()),
+        idempotency: Some(Idempotency { key: "k".into(), fingerprint: [1; 32] }),
+    };
+    let job = JobCommand::Delete { job: key, expected: Some(1), claim: Some(claim.clone()) };
+    let graph = GraphCommand::Submit(Box::new(SubmitGraph {
+        submit: Submit { claim: None, idempotency: None, ..submit.clone() },
+        on_shard_failure: OnShardFailure::Wait,
+        siblings: vec![Sibling { place: 1, key: "k#0".into() }],
+    }));
+    let redeliver = CallbackCommand::Redeliver { task: task(), caller: caller(), claim: Some(claim.clone()) };
+    let access = AccessCommand::SetKey { key: "ak_1".into(), enabled: true, by: by() };
+    [
+        ("submit", Asked::Submit(Box::new(submit))),
+        ("cancel", Asked::Cancel { task: task(), caller: Some(caller()), claim: Some(claim.clone()) }),
+        ("drain", Asked::Drain { executor: executor(), on: true }),
+        ("spend", Asked::Spend { claim }),
+        ("job", Asked::Job(Box::new(job))),
+        ("graph", Asked::Graph(Box::new(graph))),
+        ("callback", Asked::Callback(Box::new(redeliver))),
+        ("access", Asked::Access(Box::new(access))),
+    ]
 }
 
 fn owners() -> [(&'static str, KeyOwner); 2] {

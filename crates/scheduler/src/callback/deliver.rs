@@ -24,6 +24,7 @@ use tokio::sync::broadcast;
 use tracing::debug;
 
 use super::outbox::{Outbox, PER_HOST};
+use super::own::of_replica;
 use super::{Callbacks, Post};
 use crate::metrics::Metrics;
 
@@ -33,6 +34,8 @@ const NAP: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(500);
 /// How often the end of a send is proposed before it is left to count as failed.
 const TRIES: usize = 8;
+/// After which a lane is read again of which the tables may tell nothing more, in milliseconds.
+const LOOK_AGAIN_MS: Millis = 1_000;
 /// How long what is known of the cluster's own listeners is good for.
 const OWN_FRESH: Duration = Duration::from_secs(1);
 
@@ -157,10 +160,8 @@ impl Delivery {
         if callback.sent >= MAX_SENDS {
             // The last one went away with its leader.
             let unknown = SendOutcome::failed(FailureKind::Unknown);
-            return Ok(match self.finish(task, callback.series, callback.sent, unknown).await {
-                true => ended(None, None),
-                false => ended(None, Some(self.soon())),
-            });
+            let written = self.finish(task, callback.series, callback.sent, unknown).await;
+            return Ok(ended(None, look_again(written, self.clock.now_ms())));
         }
         let number = callback.sent + 1;
         let start = CallbackCommand::Start { task, series: callback.series, number, chance: chance() };
@@ -180,8 +181,8 @@ impl Delivery {
             self.metrics.callback_failures.inc();
         }
         debug!(%task, number, ?outcome, "callback sent");
-        self.finish(task, callback.series, number, outcome).await;
-        Ok(ended(is_answered(outcome), None))
+        let written = self.finish(task, callback.series, number, outcome).await;
+        Ok(ended(is_answered(outcome), look_again(written, self.clock.now_ms())))
     }
 
     /// What becomes of a send that has been written down.
@@ -216,7 +217,9 @@ impl Delivery {
         {
             return Ok(Arc::clone(own));
         }
-        let replicas = self.store.members().into_iter().flat_map(|member| [member.internal, member.api]);
+        let ports = &self.callbacks.own_ports;
+        let members = self.store.members().into_iter();
+        let replicas = members.flat_map(|member| of_replica(&member.internal, &member.api, ports));
         let executors = query::executors(&self.store.view())?;
         // One that has left listens no more, and its name may be gone with it.
         let executors = executors.into_iter().filter(|executor| executor.state != ExecutorState::Left);
@@ -227,6 +230,7 @@ impl Delivery {
     }
 
     /// Writes down how a send ended; `false` when that could not be done.
+    #[must_use = "a lane whose send was not written down must be read again"]
     async fn finish(&self, task: TaskId, series: u32, number: u8, outcome: SendOutcome) -> bool {
         for _ in 0..TRIES {
             let command = CallbackCommand::Finish { task, series, number, outcome, chance: chance() };
@@ -246,7 +250,7 @@ impl Delivery {
     }
 
     fn soon(&self) -> Millis {
-        self.clock.now_ms() + 1_000
+        self.clock.now_ms() + LOOK_AGAIN_MS
     }
 }
 
@@ -256,6 +260,12 @@ fn hear(outbox: &mut Outbox, events: &[Event]) {
             outbox.heard(lane, *at);
         }
     }
+}
+
+/// When the lane of a send that is over is to be read again. Its entry may have come up while the send was under way; if
+/// the end of that was not written down, no event of the tables tells of the entry any more.
+fn look_again(written: bool, now: Millis) -> Option<Millis> {
+    (!written).then_some(now + LOOK_AGAIN_MS)
 }
 
 /// Whether somebody was there; `None` where nothing was sent, which tells nothing of the receiver.
@@ -277,6 +287,20 @@ fn chance() -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lane_whose_send_was_not_written_down_is_read_again() {
+        let (mut outbox, lane, task) = (Outbox::default(), "h c", TaskId([1; 16]));
+        outbox.heard(lane, 0);
+        // Its one entry comes up while it is being sent: there is nothing behind it.
+        outbox.began(lane, &[task], None);
+        outbox.ended(lane, task, None);
+        assert_eq!(outbox.next_wake(0), None);
+        assert_eq!(look_again(true, 5_000), None);
+        let at = look_again(false, 5_000).expect("it is read again");
+        outbox.heard(lane, at);
+        assert_eq!(outbox.next_wake(5_000), Some(5_000 + LOOK_AGAIN_MS));
+    }
 
     #[test]
     fn only_what_was_sent_tells_of_the_receiver() {

@@ -113,6 +113,18 @@ impl OwnNames {
     }
 }
 
+/// Where a replica listens: as its peers and its callers know it, and at its machine with each of these `ports`, on which
+/// the replica that asks listens itself. Where something stands before the listeners, callers know them by another
+/// name; the replicas of a cluster have the same ports as a rule.
+pub(super) fn of_replica(internal: &str, api: &str, ports: &[u16]) -> Vec<String> {
+    let mut listeners = vec![internal.to_owned(), api.to_owned()];
+    if let Some((host, _)) = parts(internal) {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        listeners.extend(ports.iter().map(|port| format!("{host}:{port}")));
+    }
+    listeners
+}
+
 /// Host and port of a listener; also of one that is written as a URL, or with an IPv6 address in brackets.
 fn parts(text: &str) -> Option<(&str, u16)> {
     let (scheme, bare) = text.split_once("://").unwrap_or(("", text));
@@ -186,6 +198,25 @@ mod tests {
             let listeners = ["9.9.9.9:1".to_owned(), listener.to_owned()];
             let found = names.hold(&listeners, host, &called(address)).await;
             assert_eq!(found, standing, "{listener} {host} {address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listener_behind_something_else_is_known_at_its_machine() {
+        let resolver = Arc::new(Names::default());
+        let (names, _) = own(&resolver);
+        for (internal, address, standing) in [
+            ("10.0.0.1:7071", "10.0.0.1:7071", Own),
+            ("10.0.0.1:7071", "10.0.0.1:8443", Own),
+            ("10.0.0.1:7071", "10.0.0.1:9100", Foreign),
+            ("10.0.0.1:7071", "10.0.0.2:8443", Foreign),
+            ("replica-1.internal:7071", "10.0.0.1:8443", Own),
+            ("[fd00::1]:7071", "[fd00::1]:8443", Own),
+            ("nonsense", "10.0.0.1:8443", Foreign),
+        ] {
+            let listeners = of_replica(internal, "https://orloj.example.com", &[8443, 7071]);
+            let found = names.hold(&listeners, "x", &called(address)).await;
+            assert_eq!(found, standing, "{internal} {address}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! L5: processes fail cleanly or not at all.
+//! L5: processes fail cleanly or not at all, and whoever only reads is not made to look guilty of it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use crate::verdict::Judgement;
 /// storage or its resources was in force (or had been within the time that recovery takes). A replica says
 /// `failed` in such a time only; and after its disk has space again it says `ok` and applies what was
 /// committed, within the time that healing takes. That nothing acknowledged was lost meanwhile is for others
-/// to judge.
+/// to judge. No read is refused for a nonce that was used before: clients sign each try anew, so it was a replica that
+/// sent it twice.
 pub fn clean_failure(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("L5");
     let faults = installed(history);
@@ -47,6 +48,10 @@ pub fn clean_failure(history: &History, options: &Options) -> Vec<Judgement> {
                     None,
                     &[event.i],
                 );
+            }
+            What::Get(_) | What::List(_) if event.err.as_deref() == Some("nonce_replayed") => {
+                let what = "a read was refused as one that was sent twice, and each try is signed anew";
+                word.violated(what.to_owned(), None, &[event.i]);
             }
             What::Probe(probe)
                 if probe.state == "failed" && !excused(event) && told.insert((node, probe.life)) =>

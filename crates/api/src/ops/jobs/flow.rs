@@ -102,6 +102,6 @@ impl Call<'_> {
             return self.propose_job(JobCommand::Put(Box::new(put))).await;
         }
         let command = GraphCommand::PutJob(Box::new(PutFlow { put, flow }));
-        Ok(self.shared.backend.propose(Command::Graph(Box::new(command))).await?)
+        self.propose(Command::Graph(Box::new(command))).await
     }
 }

@@ -30,7 +30,12 @@ impl Call<'_> {
         let mut claim = Some(self.claim());
         for _ in 0..TRIES {
             let (view, now) = (self.own_job(&key)?.value, self.now());
-            self.may_run(&view)?;
+            let idempotency = self.idempotency().map(|key| of_job(key, &view));
+            if let Err(failure) = self.may_run(&view)
+                && !self.is_repeated(idempotency.as_ref())?
+            {
+                return Err(failure);
+            }
             if params.is_some() && !view.flow.steps.is_empty() {
                 // They would reach nobody: the task of the run has no attempts, and steps have their own.
                 let message =
@@ -47,7 +52,7 @@ impl Call<'_> {
                 filled: filled(&view, task, now, params.as_deref())?,
                 overlap,
                 claim: claim.take(),
-                idempotency: self.idempotency().map(|key| of_job(key, &view)),
+                idempotency,
             };
             let applied = self.propose_job(JobCommand::RunNow(Box::new(run))).await?;
             let (task, queued) = match applied.reply {
