@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::backend::Backend;
+use crate::bodies::Bodies;
 use crate::denials::Denials;
 use crate::directory::Directory;
 use crate::forward::{ADMIT_PATH, Carrier, DENIALS_PATH, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier};
@@ -101,6 +102,8 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
     pub(crate) denials: Denials,
+    /// Places for what executors send, until their signature is checked.
+    pub(crate) executor_bodies: Bodies,
     /// Places for synchronous submissions.
     pub(crate) sync_places: Semaphore,
     forwarder: Forwarder,
@@ -157,6 +160,7 @@ impl Api {
             gate: Arc::default(),
             hub,
             denials: Denials::default(),
+            executor_bodies: Bodies::new(),
             sync_places: Semaphore::new(SYNC_WAITERS),
             settled_term: AtomicU64::new(0),
         };
