@@ -5,6 +5,7 @@ pub mod figures;
 pub mod history;
 pub mod load;
 pub mod process;
+pub mod raw;
 pub mod setup;
 pub mod sink;
 pub mod tidy;

@@ -24,8 +24,8 @@ pub struct Arrived {
     pub body: Vec<u8>,
 }
 
-/// How a callback is answered: by the count of those that arrived with its id, from 1.
-pub type Answer = fn(usize) -> u16;
+/// How a callback is answered: by its id, and the count of those that arrived with it, from 1.
+pub type Answer = fn(&str, usize) -> u16;
 
 /// A receiver that listens until it is dropped.
 #[derive(Debug)]
@@ -94,13 +94,13 @@ async fn take(
         // Broken off: it counts as sent all the same.
         Err(_) => Vec::new(),
     };
-    let count = {
+    let status = {
         let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
         let of_id = book.entry(id.clone()).or_default();
+        let status = answer(&id, of_id.len() + 1);
         of_id.push(Arrived { id, timestamp, signature, body });
-        of_id.len()
+        status
     };
-    let status = answer(count);
     if status == 0 {
         std::future::pending::<()>().await;
     }

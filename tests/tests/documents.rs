@@ -1,8 +1,11 @@
 //! What the documents show is what the code does.
 
+use std::collections::BTreeMap;
+
 use orloj_tests::tidy::{read, root};
 use orloj_wire::problem::Code;
 use orloj_wire::sign::{Label, Parts, Secret};
+use serde_json::Value;
 
 /// The cells of every row of the table that begins with `first`, without their backticks.
 fn rows(text: &str, first: &str) -> Vec<Vec<String>> {
@@ -66,4 +69,28 @@ fn what_a_shell_command_is_given_is_documented() {
     for name in names {
         assert!(section.contains(&format!("`{name}`")), "{name} is not in docs/configuration.md");
     }
+}
+
+#[test]
+fn every_call_is_listed_under_the_scope_that_it_needs() {
+    let text = read(&root().join("docs/openapi.md"));
+    let mut told = BTreeMap::new();
+    for row in rows(&text, "| scope | calls") {
+        let [scope, calls] = &row[..] else { panic!("two cells: {row:?}") };
+        told.extend(calls.split("`, `").map(|call| (call.to_owned(), scope.clone())));
+    }
+    let document = read(&root().join("docs/openapi.json"));
+    let document: Value = serde_json::from_str(&document).expect("the document is JSON");
+    let paths = document["paths"].as_object().expect("the document has paths");
+    let calls = paths.values().flat_map(|item| item.as_object().expect("a path has calls").values());
+    let signed =
+        calls.filter(|call| call["security"].as_array().is_some_and(|security| !security.is_empty()));
+    let needed: BTreeMap<String, String> = signed
+        .map(|call| {
+            let name = call["operationId"].as_str().expect("a call has a name").to_owned();
+            (name, call["x-orloj-scope"].as_str().unwrap_or("none").to_owned())
+        })
+        .collect();
+    assert!(needed.len() > 50, "{needed:?}");
+    assert_eq!(told, needed);
 }

@@ -27,8 +27,16 @@ BACKOFF_S = (0.05, 2.0)
 #: The largest answer, in bytes.
 ANSWER_LIMIT = 64 << 20
 FINAL = frozenset({"SUCCESS", "FAILED", "CANCELLED", "SKIPPED"})
+#: What passes, so that another try can help.
+PASSING = frozenset({408, 429, 503})
+#: Codes of 503 that are told before anything is changed.
+UNCHANGED = frozenset({"no_leader", "overloaded", "disk_low"})
 
 Task = dict[str, Any]
+
+
+class _NotSent(OSError):
+    """There was no connection: nothing has been asked."""
 
 
 class Client:
@@ -125,7 +133,7 @@ class Client:
 
     def cancel(self, task_id: str) -> Task:
         """Cancels the task, or has its executor asked to stop it."""
-        return self.call("POST", _task(task_id, "cancel"), body={})
+        return self.call("POST", _task(task_id, "cancel"), body={}, repeat=True)
 
     def retry(self, task_id: str, *, idempotency_key: str | None = None) -> Task:
         """Submits a task that has ended without success again, as a new one that points back with ``retryOf``."""
@@ -177,8 +185,16 @@ class Client:
         body: Any = None,
         idempotency_key: str | None = None,
         wait: float = 0.0,
+        repeat: bool | None = None,
     ) -> Any:
-        """Any call of the API, until it has a final answer or its deadline has passed."""
+        """Any call of the API, until it has a final answer or its deadline has passed.
+
+        ``repeat`` says whether it is sent again where nobody knows what became of it. A ``POST`` or ``PATCH`` without
+        an Idempotency-Key is not unless it is asked for: it could make a second task, key or job. It ends as
+        ``Unreachable``.
+        """
+        if repeat is None:
+            repeat = idempotency_key is not None or method in ("GET", "HEAD", "PUT", "DELETE")
         text = "&".join(f"{name}={value}" for name, value in (query or {}).items())
         content = b"" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         end = time.monotonic() + self._deadline + wait
@@ -186,16 +202,22 @@ class Client:
         while True:
             place = self._preferred % len(self._urls)
             try:
-                status, retry_after, answer = self._send(place, method, path, text, content, idempotency_key, wait)
+                # A kept connection may be closed at its other end meanwhile, and nobody could tell how far a call got.
+                connection = self._connection(place, self._try_timeout + wait, fresh=not repeat)
+                status, retry_after, answer = self._send(connection, method, path, text, content, idempotency_key)
             except (OSError, http.client.HTTPException) as error:
                 faults[place], retry_after = f"{self._urls[place].geturl()}: {error!r}", None
+                unknown = not isinstance(error, _NotSent)
             else:
                 if 200 <= status < 300:
                     return answer
-                if not (status in (408, 429) or status >= 500 or self._follow_clock(answer)):
+                if not (status in PASSING or self._follow_clock(answer)):
                     raise Refused(status, answer if isinstance(answer, dict) else {})
                 faults[place] = f"{self._urls[place].geturl()}: {status} {answer}"
+                unknown = status == 503 and not (isinstance(answer, dict) and answer.get("code") in UNCHANGED)
             self._preferred = place + 1
+            if unknown and not repeat:
+                raise Unreachable(f"it is not known whether the call took effect: {faults[place]}")
             # Up to half more, so that callers who failed together do not come back together.
             pause = max(delay, retry_after or 0.0) * (1 + random.random() / 2)
             if time.monotonic() + pause >= end:
@@ -204,7 +226,13 @@ class Client:
             delay = min(delay * 2, BACKOFF_S[1])
 
     def _send(
-        self, place: int, method: str, path: str, query: str, body: bytes, idempotency_key: str | None, wait: float
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        query: str,
+        body: bytes,
+        idempotency_key: str | None,
     ) -> tuple[int, float | None, Any]:
         """One try, signed anew: status, ``Retry-After`` and the body's JSON."""
         stamp, nonce = str(int(time.time()) + self._ahead_s), uuid.uuid4().hex
@@ -229,7 +257,6 @@ class Client:
             headers["Idempotency-Key"] = idempotency_key
         if body:
             headers["Content-Type"] = "application/json"
-        connection = self._connection(place, self._try_timeout + wait)
         try:
             connection.request(method, f"{path}?{query}" if query else path, body=body or None, headers=headers)
             response = connection.getresponse()
@@ -239,10 +266,11 @@ class Client:
             connection.close()
             raise
         asked = response.headers.get("retry-after", "")
-        return response.status, float(asked) if asked.isdigit() else None, _json(content)
+        asked_s = float(asked) if asked.isascii() and asked.isdigit() else None
+        return response.status, asked_s, _json(content)
 
-    def _connection(self, place: int, timeout: float) -> http.client.HTTPConnection:
-        """This thread's connection to a replica, kept from call to call."""
+    def _connection(self, place: int, timeout: float, *, fresh: bool) -> http.client.HTTPConnection:
+        """This thread's connection to a replica, kept from call to call, or made anew; it is open."""
         kept: dict[int, http.client.HTTPConnection] = self._local.__dict__.setdefault("kept", {})
         connection = kept.get(place)
         if connection is None:
@@ -253,8 +281,18 @@ class Client:
                 connection = http.client.HTTPConnection(url.hostname, url.port)
             kept[place] = connection
         connection.timeout = timeout
+        if fresh:
+            connection.close()
         if connection.sock is not None:
             connection.sock.settimeout(timeout)
+            return connection
+        try:
+            connection.connect()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, OSError):
+                raise _NotSent(repr(error)) from error
+            raise
         return connection
 
     def _follow_clock(self, problem: Any) -> bool:

@@ -10,7 +10,7 @@ class Error(Exception):
 
 
 class Refused(Error):
-    """The cluster has refused the call and would refuse it again."""
+    """The call has an answer that another try would not change. With a status below 500 nothing was changed."""
 
     def __init__(self, status: int, problem: dict[str, Any]):
         self.status = status
@@ -21,7 +21,8 @@ class Refused(Error):
 
 
 class Unreachable(Error):
-    """No replica has given a final answer within the deadline: a change may have happened or not."""
+    """No final answer: none within the deadline, or none to a change that must not be sent twice. It may have
+    happened or not."""
 
 
 class TimedOut(Error):

@@ -18,12 +18,12 @@ TASK = "tsk_AAECAwQFBgcICQoLDA0ODw"
 
 
 class Replica(http.server.ThreadingHTTPServer):
-    """Answers with what it was told, in turn; the last answer repeats. Keeps the requests."""
+    """Answers with what it was told, in turn; the last answer repeats, and for None it hangs up. Keeps the requests."""
 
     def __init__(self, *answers):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers, self.requests = list(answers), []
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
     def url(self):
@@ -37,7 +37,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         self.server.requests.append((self.command, self.path, dict(self.headers), body))
         answers = self.server.answers
-        status, answer, headers = answers.pop(0) if len(answers) > 1 else answers[0]
+        told = answers.pop(0) if len(answers) > 1 else answers[0]
+        if told is None:
+            # It dies in the middle.
+            self.close_connection = True
+            return
+        status, answer, headers = told
         content = json.dumps(answer).encode()
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(content))}.items():
@@ -121,6 +126,44 @@ class Calls(unittest.TestCase):
             self.client(replica).submit("echo", priority=11)
         self.assertEqual((raised.exception.status, raised.exception.code), (422, "validation_failed"))
         self.assertEqual(len(replica.requests), 1)
+
+    def test_only_what_passes_is_tried_again(self):
+        for status in (500, 502, 504):
+            replica = Replica(problem(status, "internal"), (200, {"leader": 1}, {}))
+            with self.subTest(status), self.assertRaises(Refused) as raised:
+                self.client(replica).cluster()
+            self.assertEqual((raised.exception.status, len(replica.requests)), (status, 1))
+        for status, code in ((503, "not_ready"), (429, "rate_limited"), (408, "body_timeout")):
+            replica = Replica(problem(status, code), (200, {"leader": 1}, {}))
+            with self.subTest(status):
+                self.assertEqual(self.client(replica).cluster()["leader"], 1)
+
+    def test_a_change_without_a_key_is_not_sent_twice_when_nobody_knows_what_became_of_it(self):
+        path = "/openapi/v1/callers/shop/keys"
+        for answers in ([problem(503, "commit_unknown")], [problem(503, "not_ready")], [(503, {}, {})], [None]):
+            replica = Replica(*answers, (201, {}, {}))
+            with self.subTest(answers), self.assertRaisesRegex(Unreachable, "not known whether"):
+                self.client(replica).call("POST", path, body={})
+            self.assertEqual(len(replica.requests), 1)
+            # Reads, keyed calls and those of which the caller says so are.
+            for how in ({"method": "GET"}, {"method": "POST", "idempotency_key": "k"}, {"method": "POST", "repeat": True}):
+                replica = Replica(*answers, (201, {"n": 1}, {}))
+                with self.subTest(how):
+                    self.assertEqual(self.client(replica).call(path=path, **how), {"n": 1})
+                    self.assertEqual(len(replica.requests), 2)
+        # What was told before anything was changed is as good as never asked.
+        for status, code in ((503, "no_leader"), (503, "overloaded"), (503, "disk_low"), (429, "rate_limited")):
+            replica = Replica(problem(status, code), (201, {"n": 1}, {}))
+            with self.subTest(code):
+                self.assertEqual(self.client(replica).call("POST", path, body={}), {"n": 1})
+
+    def test_a_change_without_a_key_passes_over_a_replica_that_is_gone_and_takes_no_old_connection(self):
+        gone, there = Replica((200, {}, {})), Replica((200, {"n": 1}, {}))
+        client = self.client(gone, there)
+        self.assertEqual(client.call("POST", "/openapi/v1/x"), {})
+        gone.shutdown()
+        gone.server_close()
+        self.assertEqual(client.call("POST", "/openapi/v1/x"), {"n": 1})
 
     def test_the_deadline_ends_the_tries(self):
         replica = Replica(problem(503, "no_leader"))

@@ -1,5 +1,8 @@
 """Callbacks: the published vector, and what must not pass."""
 
+import base64
+import hashlib
+import hmac
 import pathlib
 import sys
 import unittest
@@ -8,18 +11,28 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from orloj import InvalidCallback, verify_callback  # noqa: E402
 
-SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+PUBLISHED = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+SECRET = "whsec_HgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 OTHER = "whsec_HwECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 BODY = (
     b'{"type":"task.succeeded","timestamp":"2027-01-15T08:00:00.000Z",'
     b'"data":{"taskId":"tsk_AAECAwQFBgcICQoLDA0ODw","status":"SUCCESS"}}'
 )
 NOW = 1_800_000_000
-HEADERS = {
-    "Webhook-Id": "evt_AAECAwQFBgcICQoLDA0ODw",
-    "Webhook-Timestamp": str(NOW),
-    "Webhook-Signature": "v1,GERYax1WDexOE5akF0FlnfIk8Sx7qWjuf1DAECAxrjw=",
-}
+ID = "evt_AAECAwQFBgcICQoLDA0ODw"
+
+
+def signature(key: bytes, body: bytes = BODY) -> str:
+    """Anybody who has the key can make it, without this package."""
+    tag = hmac.new(key, f"{ID}.{NOW}.".encode() + body, hashlib.sha256).digest()
+    return "v1," + base64.b64encode(tag).decode()
+
+
+def key(secret: str) -> bytes:
+    return base64.b64decode(secret[len("whsec_") :])
+
+
+HEADERS = {"Webhook-Id": ID, "Webhook-Timestamp": str(NOW), "Webhook-Signature": signature(key(SECRET))}
 
 
 class Callbacks(unittest.TestCase):
@@ -29,7 +42,43 @@ class Callbacks(unittest.TestCase):
 
     def test_the_vector(self):
         self.assertEqual(len(BODY), 130)
+        self.assertEqual(signature(key(PUBLISHED)), "v1,GERYax1WDexOE5akF0FlnfIk8Sx7qWjuf1DAECAxrjw=")
         self.assertEqual(self.verify()["data"]["status"], "SUCCESS")
+
+    def test_b119_a_secret_that_anybody_could_have_believes_nothing(self):
+        # Each comes with a callback that is signed by what the secret would decode to, as a forger would.
+        short = base64.b64encode(bytes(23)).decode()
+        long = base64.b64encode(bytes(65)).decode()
+        for secret, forged in (
+            ("", b""),
+            ("whsec_", b""),
+            ("whsec_AAAA", bytes(3)),
+            ("whsec_" + short, bytes(23)),
+            ("whsec_" + long, bytes(65)),
+            (SECRET[len("whsec_") :], key(SECRET)),
+            (SECRET.replace("whsec_", "WHSEC_"), key(SECRET)),
+            (SECRET + " ", key(SECRET)),
+            ("whsec_é", b""),
+            (PUBLISHED, key(PUBLISHED)),
+            (None, b""),
+        ):
+            sent = {"Webhook_Signature": signature(forged)}
+            for secrets in ([secret], [SECRET, secret], [secret, SECRET]):
+                with self.subTest(secrets), self.assertRaises(ValueError):
+                    self.verify(secrets=secrets, **sent)
+        for secrets in ((), SECRET, ""):
+            with self.subTest(secrets), self.assertRaises(ValueError):
+                self.verify(secrets=secrets)
+
+    def test_the_error_does_not_tell_the_secret(self):
+        with self.assertRaises(ValueError) as raised:
+            self.verify(secrets=[SECRET[len("whsec_") :]])
+        self.assertNotIn(SECRET[10:30], str(raised.exception))
+
+    def test_a_signed_body_that_is_no_event_is_refused(self):
+        for body in (b"", b"[1]", b"\xff{}"):
+            with self.subTest(body), self.assertRaises(InvalidCallback):
+                self.verify(body=body, Webhook_Signature=signature(key(SECRET), body))
 
     def test_one_of_two_secrets_and_one_of_two_signatures_are_enough(self):
         both = f"v1,AAAA v2,x {HEADERS['Webhook-Signature']}"
@@ -40,10 +89,16 @@ class Callbacks(unittest.TestCase):
         for changed in (
             {"body": BODY + b" "},
             {"secrets": (OTHER,)},
-            {"secrets": ()},
             {"Webhook_Id": "evt_BAECAwQFBgcICQoLDA0ODw"},
             {"Webhook_Timestamp": str(NOW + 1)},
             {"Webhook_Timestamp": "soon"},
+            {"Webhook_Timestamp": ""},
+            {"Webhook_Timestamp": "9" * 5_000},
+            {"Webhook_Timestamp": f"000{NOW}"},
+            {"Webhook_Timestamp": "\u0661\u0668"},
+            {"Webhook_Id": "evt_\ud800"},
+            {"Webhook_Signature": "v1,\ud800"},
+            {"Webhook_Signature": "v1,AAAA " * 8 + good},
             {"Webhook_Signature": good.replace("v1", "v2")},
             {"Webhook_Signature": good[:-4]},
             {"Webhook_Signature": ""},

@@ -221,6 +221,26 @@ mod tests {
     }
 
     #[test]
+    fn a_key_whose_memory_is_full_waits_and_no_nonce_is_forgotten_early() {
+        let gate = Gate::default();
+        // Its limits are lowered after it has used what it might.
+        let wide = Key { limits: Limits { requests_burst: 20_000, ..Limits::default() }, ..key() };
+        for number in 0..16_384 {
+            gate.admit(&credentials(number, T), &wide, Cost::Request, at(T)).unwrap();
+        }
+        let refused = gate.admit(&credentials(20_000, T), &key(), Cost::Request, at(T)).unwrap_err();
+        assert_eq!((refused.failure.code, refused.failure.retry_after_s), (Code::NonceStoreFull, Some(10)));
+        assert_eq!(refused.failure.code.status(), 429);
+        assert!(refused.decision.is_some(), "it is told how its buckets stand");
+        for number in [0, 16_383] {
+            let known = gate.admit(&credentials(number, T), &key(), Cost::Request, at(T)).unwrap_err();
+            assert_eq!(known.failure.code, Code::NonceReplayed);
+        }
+        let later = Now { auth_s: T + 400, monotonic: Duration::from_secs(400) };
+        gate.admit(&credentials(20_000, T + 400), &key(), Cost::Request, later).unwrap();
+    }
+
+    #[test]
     fn keys_that_are_gone_take_no_memory() {
         let gate = Gate::default();
         gate.admit(&credentials(0, T), &key(), Cost::Request, at(T)).unwrap();

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, Request as HttpRequest};
 use axum::response::Response;
@@ -29,6 +29,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::auth::{Credentials, Target};
+use crate::bodies::{Asks, Place};
 use crate::forward::{ADMIT_PATH, ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
 use crate::http::{self, new_request_id};
 use crate::outcome::{Answer, Failure, finish, is_denial};
@@ -167,6 +168,8 @@ async fn check_executor(api: &Api, request: HttpRequest<Body>) -> Result<Parts, 
     let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
     certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
     http::check_length(&head.headers, EXECUTOR_LIMIT)?;
+    // Until the signature is checked anybody may have sent it.
+    let place = place_for(api, &head, &body).await?;
     let body = http::read_body(body, EXECUTOR_LIMIT, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
         .ok()
@@ -174,7 +177,23 @@ async fn check_executor(api: &Api, request: HttpRequest<Body>) -> Result<Parts, 
         .ok_or_else(|| Failure::new(Code::InvalidSignature, "the sender or the signature is wrong"))?;
     let target = target(&head, SCHEDULER_AUDIENCE, &body);
     peer::check(&credentials, target, Label::Executor, &secret, shared.clock.wall_ms())?;
+    drop(place);
     Ok((credentials, head, body))
+}
+
+/// A place for the body of an executor's call.
+async fn place_for(api: &Api, head: &axum::http::request::Parts, body: &Body) -> Result<Place, Failure> {
+    let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let asks = Asks {
+        address: Remote::of(&head.extensions),
+        connection: Remote::connection(&head.extensions),
+        length: declared.unwrap_or(EXECUTOR_LIMIT).min(EXECUTOR_LIMIT),
+    };
+    let place = api.shared().executor_bodies.take(asks, http::BODY_TIMEOUT).await;
+    place.ok_or_else(|| {
+        let detail = "too many bodies of executors are being read, or too many from this address";
+        Failure::new(Code::Overloaded, detail)
+    })
 }
 
 /// Where there is TLS: checks that the caller's certificate names this one of the cluster.

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::backend::Backend;
+use crate::bodies::Bodies;
 use crate::denials::Denials;
 use crate::directory::Directory;
 use crate::forward::{ADMIT_PATH, Carrier, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier};
@@ -99,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) denials: Denials,
     /// Held by the one that writes them down.
     pub(crate) telling: tokio::sync::Mutex<()>,
+    /// Places for what executors send, until their signature is checked.
+    pub(crate) executor_bodies: Bodies,
     /// Places for synchronous submissions.
     pub(crate) sync_places: Semaphore,
     pub(crate) forwarder: Forwarder,
@@ -156,6 +159,7 @@ impl Api {
             hub,
             denials: Denials::default(),
             telling: tokio::sync::Mutex::default(),
+            executor_bodies: Bodies::new(),
             sync_places: Semaphore::new(SYNC_WAITERS),
             settled_term: AtomicU64::new(0),
         };

@@ -33,7 +33,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Reads a file of secrets; one that others can read is refused, as is a link to another place.
+/// Reads a file of secrets; one that others can read is refused. Of a link the file counts that it leads to.
 pub fn read_private(path: &Path) -> anyhow::Result<String> {
     let shown = path.display();
     let mut file = fs::File::open(path).with_context(|| format!("cannot open the secrets file {shown}"))?;

@@ -147,4 +147,8 @@ pub enum What {
     FinalJob(FinalJob),
     /// A callback arrived at the sink.
     Callback(Callback),
+    /// What a key may do.
+    KeyLimits(KeyLimits),
+    /// A client asked faster than its key may.
+    Knock(Knock),
 }

@@ -34,6 +34,11 @@ impl Spans {
         Spans { merged, before }
     }
 
+    /// Both together.
+    pub fn and(&self, other: &Spans) -> Spans {
+        Spans::of(self.merged.iter().chain(&other.merged).copied())
+    }
+
     /// Each stretch with so much time after it, in ns.
     pub fn followed_by(&self, after: u64) -> Spans {
         Spans::of(self.merged.iter().map(|(from, until)| (*from, until.saturating_add(after))))

@@ -8,6 +8,7 @@ pub mod executor;
 pub mod final_reads;
 pub mod http;
 pub mod jobs;
+pub mod knocker;
 pub mod load;
 pub mod prober;
 pub mod recorder;

@@ -7,7 +7,7 @@ use orloj_client::callback::Receiver;
 use orloj_client::{Client, Credentials, Options};
 use orloj_tests::cluster::{Cluster, Setup};
 use orloj_tests::process::until;
-use orloj_tests::setup::{pick, seeded};
+use orloj_tests::setup::{long, pick, seeded};
 use orloj_tests::sink::{Arrived, Sink};
 use orloj_wire::callback::HostEntry;
 use orloj_wire::rest::{KeyLimits, NewKey, PutCaller, Submit};
@@ -15,14 +15,26 @@ use rand::RngExt as _;
 use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(180);
+/// Until a callback has failed for good: four sends, the last of them about 215 s after the first.
+const GIVEN_UP: Duration = Duration::from_secs(420);
 
-/// Most are taken at once, some only by the second or the third send.
-fn usual(count: usize) -> u16 {
+/// Takes whatever comes.
+fn usual(_: &str, count: usize) -> u16 {
     if count == 1 { 204 } else { 200 }
 }
 
+/// Of one callback in eight the first send fails.
+fn stumbling(id: &str, count: usize) -> u16 {
+    if count <= in_vain(id) { 500 } else { usual(id, count) }
+}
+
+/// How many sends of a callback fail.
+fn in_vain(id: &str) -> usize {
+    usize::from(id.bytes().map(usize::from).sum::<usize>().is_multiple_of(8))
+}
+
 /// Never satisfied.
-fn never(_: usize) -> u16 {
+fn never(_: &str, _: usize) -> u16 {
     500
 }
 
@@ -52,13 +64,13 @@ fn check(receiver: &Receiver, arrived: &BTreeMap<String, Vec<Arrived>>) {
 async fn b113_callbacks_survive_the_death_of_leaders() {
     let (kills, count) = pick((2, 60), (10, 500));
     let mut chance = seeded("callbacks");
-    let sink = Sink::start(usual).await;
+    let sink = Sink::start(stumbling).await;
     let deaf = Sink::start(never).await;
     let callback_ports = vec![sink.port, deaf.port];
     let cluster = Cluster::start(Setup { callback_ports, ..Setup::default() }).await;
     let client = cluster.client();
     let receiver = Receiver::new(&cluster.ready().webhook_secret).unwrap();
-    let mut tasks = Vec::new();
+    let (mut tasks, mut unheard) = (Vec::new(), Vec::new());
     for round in 0..kills {
         let at = chance.random_range(count / 4..count);
         println!("round {round}: the leader dies after {at} of {count} submissions");
@@ -71,7 +83,7 @@ async fn b113_callbacks_survive_the_death_of_leaders() {
             let key = format!("{round}-{number}");
             tasks.push(submit(&client, &sink.url(), &key, json!(number)).await);
             if number % 10 == 0 {
-                submit(&client, &deaf.url(), &format!("deaf-{key}"), json!(null)).await;
+                unheard.push(submit(&client, &deaf.url(), &format!("deaf-{key}"), json!(null)).await);
             }
         }
         cluster.all_answer().await;
@@ -88,10 +100,37 @@ async fn b113_callbacks_survive_the_death_of_leaders() {
         })
         .await;
     }
-    check(&receiver, &sink.arrived());
+    if long() {
+        all_are_given_up(&client, &unheard).await;
+    }
+    let arrived = sink.arrived();
+    check(&receiver, &arrived);
     check(&receiver, &deaf.arrived());
-    assert_eq!(sink.arrived().len(), tasks.len(), "nothing else was sent");
+    assert_eq!(arrived.len(), tasks.len(), "nothing else was sent");
+    let ids: Vec<String> = tasks.iter().map(|task| event(task)).collect();
+    assert!(ids.iter().any(|id| in_vain(id) > 0), "a send failed");
+    for id in ids {
+        let sends = arrived[&id].len();
+        assert!(sends > in_vain(&id), "{id} was sent {sends} times");
+    }
     cluster.agree(3).await;
+}
+
+/// Each has failed after the fourth send, and not before.
+async fn all_are_given_up(client: &Client, tasks: &[String]) {
+    for task in tasks {
+        until("the callback is given up", GIVEN_UP, async || {
+            let found = client.callbacks(task).await.unwrap().callback.unwrap();
+            assert_ne!(found.state, "delivered");
+            assert!(
+                found.state != "failed" || found.sends == 4,
+                "{task} was given up after {} sends",
+                found.sends
+            );
+            found.state == "failed"
+        })
+        .await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +185,7 @@ async fn caller(cluster: &Cluster, name: &str, ports: Vec<u16>) -> Client {
 }
 
 /// Never answers.
-fn silent(_: usize) -> u16 {
+fn silent(_: &str, _: usize) -> u16 {
     0
 }
 
@@ -171,6 +210,29 @@ async fn b114_a_slow_receiver_holds_up_no_other_caller() {
     .await;
     // Nobody waited for the slow one: most of what it was to be sent has not been sent yet.
     assert!(hole.arrived().len() < held_up.len(), "{} arrived", hole.arrived().len());
+}
+
+/// A task has one address: what another one's receiver does is none of its business.
+#[tokio::test(flavor = "multi_thread")]
+async fn b116_a_receiver_that_fails_makes_no_healthy_one_hear_twice() {
+    let (deaf, sink) = (Sink::start(never).await, Sink::start(usual).await);
+    let callback_ports = vec![deaf.port, sink.port];
+    let cluster = Cluster::start(Setup { callback_ports, ..Setup::default() }).await;
+    let client = cluster.client();
+    let (mut unheard, mut heard) = (Vec::new(), Vec::new());
+    for number in 0..10 {
+        unheard.push(submit(&client, &deaf.url(), &format!("deaf-{number}"), json!(number)).await);
+        heard.push(submit(&client, &sink.url(), &format!("healthy-{number}"), json!(number)).await);
+    }
+    until("those that fail are sent again", PATIENCE, async || {
+        let arrived = deaf.arrived();
+        unheard.iter().all(|task| arrived.get(&event(task)).is_some_and(|sends| sends.len() > 1))
+    })
+    .await;
+    let arrived = sink.arrived();
+    for task in &heard {
+        assert_eq!(arrived[&event(task)].len(), 1, "{task}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

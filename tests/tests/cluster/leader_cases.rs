@@ -17,7 +17,7 @@ use super::replica_data::SHORT_LOG;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn quick(_: usize) -> u16 {
+fn quick(_: &str, _: usize) -> u16 {
     204
 }
 

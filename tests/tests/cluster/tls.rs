@@ -105,6 +105,30 @@ fn renew(cluster: &Cluster) {
     }
 }
 
+/// The certificate of a process and its key, as they are now.
+fn identity_of(cluster: &Cluster, name: &str) -> Vec<u8> {
+    ["key", "pem"].map(|end| fs::read(certificate(cluster, &format!("{name}.{end}"))).unwrap()).concat()
+}
+
+/// Calls that replicas may make, at every listener that asks for a certificate.
+fn listeners(cluster: &Cluster) -> Vec<String> {
+    let replicas = cluster.ready().replicas.iter();
+    let replicas = replicas.map(|replica| format!("https://{}/raft/v1/vote", replica.internal));
+    let executors = cluster.ready().executors.iter();
+    replicas.chain(executors.map(|executor| format!("https://{}/v1/run", executor.address))).collect()
+}
+
+/// Whether somebody with this certificate is let in, over a connection of its own: then a signature is asked for.
+async fn lets_in(identity: &[u8], roots: &str, url: &str) -> bool {
+    let roots = reqwest::Certificate::from_pem_bundle(roots.as_bytes()).unwrap();
+    let builder = reqwest::Client::builder().no_proxy().tls_certs_only(roots);
+    let client = builder.identity(reqwest::Identity::from_pem(identity).unwrap()).build().unwrap();
+    match client.post(url).send().await {
+        Ok(answer) => answer.status().as_u16() == 401,
+        Err(_) => false,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_changed_without_a_restart() {
     let cluster = secure().await;
@@ -112,6 +136,7 @@ async fn certificates_are_changed_without_a_restart() {
     // A new authority takes the place of the old one: in a transition, both are trusted.
     let dir = cluster.dir().join("certificates");
     let old = fs::read_to_string(dir.join("ca.pem")).unwrap();
+    let old_replica = identity_of(&cluster, &cluster.replica(0));
     for name in ["ca.pem", "ca.key"] {
         fs::rename(dir.join(name), dir.join(format!("old-{name}"))).unwrap();
     }
@@ -133,10 +158,21 @@ async fn certificates_are_changed_without_a_restart() {
         })
         .await;
     }
+    let new_replica = identity_of(&cluster, &cluster.replica(0));
+    for url in listeners(&cluster) {
+        assert!(lets_in(&old_replica, &new, &url).await, "{url}: both authorities are good");
+    }
     // Now only the new one: every connection that is made from here on is judged by it.
     fs::write(dir.join("ca.pem"), &new).unwrap();
     for name in &names {
         send(cluster.pid(name), Signal::HUP);
+    }
+    for url in listeners(&cluster) {
+        until(&format!("{url} refuses the old authority"), PATIENCE, async || {
+            !lets_in(&old_replica, &new, &url).await
+        })
+        .await;
+        assert!(lets_in(&new_replica, &new, &url).await, "{url}: the new authority is good");
     }
     let leader = cluster.leader().await;
     let leading = cluster.replica(leader);

@@ -98,7 +98,7 @@ fn add_webhook_secret() -> Call {
     .answers::<MadeWebhookSecret>(
         201,
         "The secret. It is shown this once.",
-        json!({ "id": "whk_5Q2D", "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD" }),
+        json!({ "id": "whs_5Q2D", "secret": "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD" }),
     )
     .refuses(&[Code::NotFound, Code::Conflict])
 }
@@ -110,7 +110,7 @@ fn delete_webhook_secret() -> Call {
         "/openapi/v1/callers/{callerId}/webhook-secrets/{secretId}",
         "Take a webhook secret away",
     )
-    .answers::<KeyChanged>(200, "It is gone.", json!({ "id": "whk_5Q2D", "state": "deleted" }))
+    .answers::<KeyChanged>(200, "It is gone.", json!({ "id": "whs_5Q2D", "state": "deleted" }))
     .refuses(&[Code::NotFound])
 }
 
@@ -204,7 +204,7 @@ fn caller() -> Value {
     let mut caller = settings();
     let more = json!({
         "callerId": "billing", "version": 2, "keys": [key(KEY)],
-        "webhookSecrets": [{ "id": "whk_5Q2D", "createdAt": MADE }], "createdAt": MADE, "updatedAt": MADE,
+        "webhookSecrets": [{ "id": "whs_5Q2D", "createdAt": MADE }], "createdAt": MADE, "updatedAt": MADE,
     });
     if let (Some(caller), Value::Object(more)) = (caller.as_object_mut(), more) {
         caller.extend(more);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use orloj_model::access::Scope;
 use orloj_wire::problem::{Code, Problem};
 use orloj_wire::rest::{APPLIED_INDEX_HEADER, REQUEST_ID_HEADER};
 use schemars::JsonSchema;
@@ -20,7 +21,7 @@ const IDS: [(&str, &str, &str); 8] = [
     ("calendarName", "holidays.de", "The calendar."),
     ("callerId", "billing", "The caller."),
     ("accessKey", "ak_R7D2V6QMX4T1", "The access key."),
-    ("secretId", "whk_5Q2D", "The webhook secret."),
+    ("secretId", "whs_5Q2D", "The webhook secret."),
     ("executorId", "executor-1", "The executor."),
     ("memberId", "4", "The replica."),
 ];
@@ -163,6 +164,7 @@ impl Call {
             "description": self.description(&operation),
             "security": [{ "accessKey": [], "timestamp": [], "nonce": [], "signature": [] }],
             "x-orloj-access": access(operation.access()),
+            "x-orloj-scope": operation.scope().map(Scope::name),
             "responses": self.responses(&operation, schemas),
         });
         let mut parameters = self.path_parameters();
@@ -189,6 +191,10 @@ impl Call {
             Access::Admin => "For administrators: with an administrator's key.",
             Access::Both => "For callers and administrators.",
         });
+        match operation.scope() {
+            Some(scope) => add(&format!("Needs the scope `{}`.", scope.name())),
+            None => add("Needs no scope."),
+        }
         if matches!(operation.cost(), Cost::Submit) {
             add("Takes a token from both buckets of the access key, `general` and `submit`.");
         }

@@ -95,8 +95,7 @@ fn batch() -> Call {
                 } },
             ],
             "appliedIndex": 4711,
-        }))
-        .refuses(&[Code::ExecutorDenied]);
+        }));
     idempotent(call)
 }
 
@@ -114,7 +113,8 @@ fn sync() -> Call {
         .text(
             "For what ends within 3 seconds: `estimatedDurationMs`, with the time until it is due, must be below \
              3,000; else submit it with `POST /openapi/v1/tasks`. The task is committed before the wait begins and goes \
-             on whatever becomes of the connection. The same key on this call and on the other names two tasks.",
+             on whatever becomes of the connection. A key that was used on `POST /openapi/v1/tasks` is refused here with 422 \
+             `idempotency_key_reused`, and the other way round: the path is part of the request that it stands for.",
         )
         .takes::<Submit>(json!({
             "handler": "shell", "params": { "command": "echo hello" }, "estimatedDurationMs": 200,

@@ -57,6 +57,38 @@ async fn an_address_whose_bodies_never_come_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn bodies_of_executors_that_nobody_has_signed_are_bounded_together() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let path = "/internal/v1/executors/heartbeat";
+    let unsigned = |body: Body, address: &str| {
+        let mut draft = Draft::post(path, json!({}));
+        draft.access_key = "e1".into();
+        let (head, _) = draft.signed().into_parts();
+        from(Request::from_parts(head, body), address)
+    };
+    let mut slow = Vec::new();
+    for number in 0..MANY {
+        let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let (node, sent) = (node.clone(), unsigned(endless, &format!("192.0.2.{}", 1 + number % 3)));
+        slow.push(tokio::spawn(async move { node.send_internal(sent).await }));
+        tokio::task::yield_now().await;
+    }
+    // What does not say how long it is takes all that its address may have: the second of each address waits.
+    let other = node.send_internal(unsigned(Body::from("{}"), "192.0.2.9"));
+    let other = tokio::time::timeout(Duration::from_secs(5), other).await;
+    other.expect("there are places for others").is(401, "invalid_signature");
+    let mut same = tokio::spawn({
+        let (node, sent) = (node.clone(), unsigned(Body::from("{}"), "192.0.2.1"));
+        async move { node.send_internal(sent).await }
+    });
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut same).await;
+    assert!(early.is_err(), "there is no place for its body: {early:?}");
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
+    same.await.unwrap().is(401, "invalid_signature");
+}
+
+#[tokio::test]
 async fn batches_that_wait_for_places_do_not_keep_their_connection_from_those_that_have_them() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

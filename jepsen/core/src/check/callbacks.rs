@@ -1,4 +1,5 @@
-//! W2: the end of a task is announced after it, until somebody has heard of it, and never more than four times.
+//! W2: the end of a task is announced after it, until somebody has heard of it and no longer, and never more than four
+//! times.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use crate::clocks::Clocks;
 use crate::event::{Callback, CallbackState, Event, TaskSeen, What};
 use crate::faults::in_force;
 use crate::history::{History, Operation};
+use crate::leaders::Leaders;
 use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
 
@@ -16,24 +18,30 @@ const MOST_SENDS: u64 = 4;
 /// An announcement that is due may wait so long, in ms, beside the time in which faults are in force: a send that is lost
 /// is given up after a while, and each host has a few places alone.
 const PATIENCE_MS: u64 = 60_000;
+/// A send has its answer, or none, within so many ms, and is written down within so many more.
+const UNDER_WAY_MS: u64 = 15_000;
 
 /// W2. Of every callback that the sink recorded: its signature is right; it tells of a task that asked for one, with the
 /// status, the version and the end that the tables have; it came after the report that decided the task was sent, and no
-/// read that began after it found the task open; and one task has at most four. And of every task that asked for one and
-/// was read at the end: if it is delivered the sink has answered one with 2xx; if it has failed there were four sends; and
+/// read that began after it found the task open; one task has at most four; and none follows one that was answered with
+/// 2xx, unless the leader changed or a fault was in force about then, so that its answer or what was known of it can be
+/// lost. And of every task that asked for one and was read at the end: if it is delivered the sink has answered one with 2xx; if it has failed there were four sends; and
 /// one that is still to be sent is not overdue.
 ///
-/// `delivered` counts those that were delivered, `again` sends after the first, `unheard` sends that had no good answer.
+/// `delivered` counts those that were delivered, `again` sends after the first, `unheard` sends that had no good answer,
+/// `heard_and_sent_again` sends after one that was answered with 2xx.
 pub fn announced(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("W2");
     let tasks = Tasks::of(history);
     let mut arrivals: BTreeMap<&str, Vec<(&Event, &Callback)>> = BTreeMap::new();
+    let mut heard_and_sent_again = 0_u64;
     for event in history.events() {
         if let What::Callback(callback) = &event.what {
             arrivals.entry(&callback.task).or_default().push((event, callback));
         }
     }
     let open = OpenReads::of(history);
+    let excuses = excuses(history);
     for (task, sends) in &arrivals {
         let life = tasks.by_id.get(task);
         let judged = sends.iter().find_map(|send| wrong(*send, life, &open));
@@ -43,6 +51,16 @@ pub fn announced(history: &History, options: &Options) -> Vec<Judgement> {
         if sends.len() as u64 > MOST_SENDS {
             let events: Vec<u64> = sends.iter().map(|(event, _)| event.i).collect();
             word.violated(format!("it was announced {} times", sends.len()), Some(task), &events);
+        }
+        let in_vain = sends.windows(2).filter(|pair| is_good(pair[0].1));
+        for pair in in_vain {
+            let (heard, again) = (pair[0].0, pair[1].0);
+            heard_and_sent_again += 1;
+            if !excuses.touch(heard.mono_ns, again.mono_ns) {
+                let answered = pair[0].1.answered;
+                let what = format!("it was announced again after an answer with {answered}, for no reason");
+                word.violated(what, Some(task), &[heard.i, again.i]);
+            }
         }
     }
     let owed =
@@ -65,6 +83,7 @@ pub fn announced(history: &History, options: &Options) -> Vec<Judgement> {
     word.stat("unheard", sends.filter(|(_, callback)| !is_good(callback)).count() as f64);
     word.stat("again", arrivals.values().map(|sends| sends.len() - 1).sum::<usize>() as f64);
     word.stat("delivered", delivered as f64);
+    word.stat("heard_and_sent_again", heard_and_sent_again as f64);
     vec![word]
 }
 
@@ -72,6 +91,14 @@ type Found = (String, Vec<u64>);
 
 fn is_good(callback: &Callback) -> bool {
     (200..300).contains(&callback.answered)
+}
+
+/// The time in which a send that was heard may be made again: about faults and changes of the leader.
+fn excuses(history: &History) -> Spans {
+    let leaders = Leaders::of(history);
+    let changes = leaders.reigns().iter().skip(1).map(|reign| (reign.first_ns, reign.first_ns));
+    let around = Spans::of(changes).and(&in_force(history));
+    around.followed_by(UNDER_WAY_MS * MS)
 }
 
 /// What is wrong with one send.

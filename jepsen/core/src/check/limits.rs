@@ -1,8 +1,8 @@
-//! D11: no more tasks of a job run at a time than it allows.
+//! D11: no more tasks of a job run at a time than it allows, and no key is let in more often than it may.
 
 use std::collections::BTreeMap;
 
-use super::Options;
+use super::{Options, rates};
 use crate::attempts::{Tasks, Try};
 use crate::history::History;
 use crate::verdict::Judgement;
@@ -11,7 +11,11 @@ use crate::verdict::Judgement;
 /// lease was in force at least from when the attempt arrived until that report was first sent; other attempts may have
 /// lost theirs meanwhile and are left out. A task counts once, however many of its shards run.
 ///
-/// `at_the_limit` counts how often a job ran as many tasks as it may.
+/// And of a key, in every stretch of time: no more calls, and no more submissions, than its burst and what its rate gives
+/// within that time, with another burst for each change of the leader, on which buckets are full again.
+///
+/// `at_the_limit` counts how often a job ran as many tasks as it may, `let_in` the calls of keys of which the limits are
+/// known, and `turned_away` those that were refused for them.
 pub fn running(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D11");
     let tasks = Tasks::of(history);
@@ -42,6 +46,7 @@ pub fn running(history: &History, _: &Options) -> Vec<Judgement> {
     }
     word.stat("looked_at", looked_at as f64);
     word.stat("at_the_limit", at_the_limit as f64);
+    rates::judge(history, &mut word);
     vec![word]
 }
 

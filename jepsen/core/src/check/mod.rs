@@ -30,6 +30,7 @@ pub mod one_bad;
 pub mod outcomes;
 pub mod overlap;
 pub mod placement;
+mod rates;
 pub mod recovery;
 pub mod replicas;
 pub mod rounds;

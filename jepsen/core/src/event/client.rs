@@ -172,3 +172,36 @@ pub struct List {
     /// There is another page.
     pub more: bool,
 }
+
+/// How much a key may do: told once, when its clients begin.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeyLimits {
+    /// The access key.
+    pub key: String,
+    /// Calls a second, all together.
+    pub requests_per_s: f64,
+    /// Calls at once after a pause.
+    pub requests_burst: u32,
+    /// Submissions a second.
+    pub submits_per_s: f64,
+    /// Submissions at once after a pause.
+    pub submits_burst: u32,
+}
+
+/// One call of a client that asks faster than its key may; told when it was answered. Only whether it was let in is
+/// judged, so it is none of the operations.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Knock {
+    /// The access key.
+    pub key: String,
+    /// Whether it is a submission, which takes from that limit as well.
+    pub submits: bool,
+    /// When it was sent, on the clock of the history, in ns.
+    pub from_ns: u64,
+    /// Whether it got past the limits, whatever it was answered then.
+    pub let_in: bool,
+    /// HTTP status; 0 where nobody answered.
+    pub status: u16,
+}

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use orloj_jepsen_core::event::KeyLimits;
 use orloj_wire::callback::WebhookSecret;
 use toml::{Table, Value};
 
@@ -13,6 +14,14 @@ use crate::scenario::ClusterOptions;
 
 /// Calls a second that a harness caller may make: more than it ever does.
 const RATE: f64 = 100_000.0;
+/// What the narrow key may do, whichever that is.
+const NARROW: KeyLimits = KeyLimits {
+    key: String::new(),
+    requests_per_s: 5.0,
+    requests_burst: 5,
+    submits_per_s: 1.0,
+    submits_burst: 2,
+};
 /// Every address of a run.
 const NETWORK: &str = "10.77.0.0/24";
 
@@ -27,7 +36,11 @@ pub struct Keys {
     pub access_key: String,
     /// Its secret.
     pub secret_key: String,
-    /// What signs its callbacks.
+    /// The key of another caller, which may do little.
+    pub narrow_key: String,
+    /// Its secret.
+    pub narrow_secret: String,
+    /// What signs the callbacks of the caller that all clients are.
     pub webhook: WebhookSecret,
     /// The administrator.
     pub admin_key: String,
@@ -48,6 +61,8 @@ impl Keys {
             executors: secret("", "executors"),
             access_key: "ak_HARNESSHARNESSHARNES".into(),
             secret_key: secret("sk_", "caller"),
+            narrow_key: "ak_NARROWNARROWNARROWNA".into(),
+            narrow_secret: secret("sk_", "narrow"),
             webhook: WebhookSecret::of(orloj_wire::sign::sha256(&[salt.as_bytes(), b"webhook"])),
             admin_key: "adk_HARNESSHARNESSHARNES".into(),
             admin_secret: secret("ads_", "admin"),
@@ -66,13 +81,27 @@ impl Keys {
             ("webhook-secrets", Value::Array(vec![text(self.webhook.expose())])),
             ("callback-hosts", Value::Array(vec![sink().into()])),
         ]);
+        let narrow = table([
+            ("id", text("narrow")),
+            ("access-key", text(&self.narrow_key)),
+            ("secret-key", text(&self.narrow_secret)),
+            ("requests-per-s", Value::Float(NARROW.requests_per_s)),
+            ("requests-burst", Value::Integer(NARROW.requests_burst.into())),
+            ("submits-per-s", Value::Float(NARROW.submits_per_s)),
+            ("submits-burst", Value::Integer(NARROW.submits_burst.into())),
+        ]);
         let admin = table([("access-key", text(&self.admin_key)), ("secret-key", text(&self.admin_secret))]);
         table([
             ("cluster-secret", text(&self.cluster)),
             ("executor-secret", text(&self.executors)),
-            ("callers", Value::Array(vec![caller.into()])),
+            ("callers", Value::Array(vec![caller.into(), narrow.into()])),
             ("admins", Value::Array(vec![admin.into()])),
         ])
+    }
+
+    /// What the narrow key may do, as the secrets file says.
+    pub fn narrow_limits(&self) -> KeyLimits {
+        KeyLimits { key: self.narrow_key.clone(), ..NARROW }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use orloj_jepsen_agents::generator::{Mix, Shares};
 use orloj_jepsen_agents::mock::{Profile, Vices};
-use orloj_jepsen_core::event::Probe;
+use orloj_jepsen_core::event::{Probe, What};
 use orloj_wire::sign::Secret;
 use tokio_util::sync::CancellationToken;
 
@@ -18,15 +18,17 @@ use super::sightings::Sightings;
 use crate::action::Action;
 use crate::agents::client::{Client, Credentials};
 use crate::agents::executor::{self, Executor, Place};
+use crate::agents::http::Connection;
 use crate::agents::load::Load;
-use crate::agents::prober;
-use crate::agents::recorder::Recorder;
+use crate::agents::recorder::{Note, Recorder};
 use crate::agents::sink::{Sink, SinkVices};
+use crate::agents::{knocker, prober};
 use crate::cluster::Cluster;
 use crate::cluster::files::Keys;
 use crate::fabric::Fabric;
 use crate::hosts::{
-    self, API_PORT, DEBUG_PORT, EXECUTOR_PORT, INTERNAL_PORT, MOCKS, REPLICAS, SINK, SINK_NAME, SINK_PORT,
+    self, ADMIN, API_PORT, DEBUG_PORT, EXECUTOR_PORT, INTERNAL_PORT, MOCKS, REPLICAS, SINK, SINK_NAME,
+    SINK_PORT,
 };
 use crate::inside::Inside;
 use crate::nemesis::hand::Actors;
@@ -184,6 +186,27 @@ impl<'a> Around<'a> {
                 Ok(())
             };
             self.keep(self.fabric.host(&hosts::client(number)).spawn_inside("client", work)?);
+        }
+        self.start_knockers()
+    }
+
+    /// Lets one client for each replica ask for more than its key may.
+    fn start_knockers(&self) -> Result<()> {
+        let recorder = self.recorder("knocker")?;
+        recorder.note(Note::event(ADMIN, What::KeyLimits(self.keys.narrow_limits())));
+        for node in REPLICAS {
+            let credentials = Credentials {
+                audience: "default".to_owned(),
+                access_key: self.keys.narrow_key.clone(),
+                secret: Secret::new(self.keys.narrow_secret.clone()).context("an empty secret")?,
+            };
+            let connection = Connection::new(socket(node, API_PORT)?);
+            let (recorder, stop) = (recorder.clone(), self.stop_clients.clone());
+            let work = move || async move {
+                knocker::run(node, connection, credentials, recorder, stop).await;
+                Ok(())
+            };
+            self.keep(self.fabric.host(ADMIN).spawn_inside("knocker", work)?);
         }
         Ok(())
     }
