@@ -42,9 +42,10 @@ bench: setup ## Measure a cluster on this machine; BENCH_ARGS chooses what (docs
 microbench: setup ## Measure the pure parts by themselves; MICROBENCH_ARGS chooses which (docs/performance.md)
 	@. scripts/env.sh; cargo bench $(MICROBENCH_ARGS)
 
-long: setup ## Run the whole-cluster tests in their long form (about 7 minutes)
-	@. scripts/env.sh; cargo build --workspace --all-targets; \
-	ORLOJ_LONG=1 cargo test --workspace --test cluster -- --test-threads=1 --nocapture
+long: setup ## Run the whole-cluster tests and the comparison of cron with its oracle in their long form (about LONGTIME minutes)
+	@. scripts/env.sh; cargo build --workspace --all-targets; export ORLOJ_LONG=1; \
+	cargo test -p orloj-model --test trigger_oracle -- --nocapture; \
+	cargo test --workspace --test cluster -- --test-threads=1 --nocapture
 
 jepsen: ## Hurt a real cluster in every way that this machine allows, and judge it (about 5 minutes, as root)
 	@scripts/setup.sh faults; . scripts/env.sh; cargo build --workspace --bins; \

@@ -288,6 +288,14 @@ pub struct Denial {
     pub count: u32,
 }
 
+/// What is decided about a caller beside its [`CallerSettings`]: how much of its work runs. Only a caller that is held
+/// to something has a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallerLimits {
+    /// How many of its tasks may run at a time; at least 1.
+    pub max_running: u32,
+}
+
 /// What is counted about callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessMeta {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::id::{ExecutorId, Fence, Millis, NodeId, Round, TaskId};
+use crate::id::{CallerId, ExecutorId, Fence, Millis, NodeId, Round, TaskId};
 use crate::job::{CalendarKey, JobKey};
 use crate::key::{ShardKey, WorkKey};
 use crate::task::{DueClock, Outcome, Status, TaskSpec};
@@ -139,5 +139,12 @@ pub enum Event {
         lane: String,
         /// When its next send is due.
         at: Millis,
+    },
+    /// So many tasks of a caller may run at a time from now on.
+    CallerLimit {
+        /// The caller.
+        caller: CallerId,
+        /// How many; `None` where there is no limit.
+        max_running: Option<u32>,
     },
 }

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{CallerId, ExecutorId, Millis, TaskId, check_name};
 use crate::job::Template;
-use crate::task::{DependsOn, DueClock, MAX_SHARDS, Status, Strategy, TaskSpec, TaskState};
+use crate::task::{
+    Dependency, DependsOn, DueClock, MAX_SHARDS, Origin, Status, Strategy, TaskSpec, TaskState,
+};
 
 /// The most parents of a task.
 pub const MAX_PARENTS: usize = 1_000;
@@ -212,13 +214,17 @@ pub fn is_met(on: DependsOn, parent: Status) -> Option<bool> {
     })
 }
 
-/// A task in a graph, for people.
+/// A task in a graph, for people: of what was asked for only what is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphNode {
     /// Which.
     pub task: TaskId,
-    /// What was asked for.
-    pub spec: TaskSpec,
+    /// What it runs.
+    pub handler: String,
+    /// What made it.
+    pub origin: Origin,
+    /// Its parents; fewer where the graph is truncated.
+    pub depends_on: Vec<Dependency>,
     /// Where it stands.
     pub state: TaskState,
     /// What it is in the graph.
@@ -230,7 +236,7 @@ pub struct GraphNode {
 pub struct Graph {
     /// The tasks: of a run the run itself and its steps in order, else nearest first.
     pub nodes: Vec<GraphNode>,
-    /// There are more.
+    /// There are more tasks, or more that wait for one another.
     pub truncated: bool,
 }
 

@@ -6,10 +6,14 @@ mod graph;
 mod job;
 
 pub use access::{
-    Access, CallerView, access, access_key, access_keys_of, access_meta, audit, caller, callers, keys_of,
+    Access, CallerView, access, access_key, access_keys_of, access_meta, audit, caller, caller_limits,
+    callers, keys_of,
 };
 pub use callback::{callback, callbacks_due, callbacks_of_lane, next_callback_lane};
-pub use graph::{first_waiter, graph, graph_work, job_flow, replaced_from, run, shard_plan, stopped_steps};
+pub use graph::{
+    GRAPH_BYTES_LIMIT, GRAPH_LINKS_LIMIT, GraphBounds, first_waiter, graph, graph_within, graph_work,
+    job_flow, replaced_from, run, shard_plan, stopped_steps,
+};
 pub use job::{
     JobView, backfill, backfills, calendar, calendars_of, due_jobs, due_jobs_from, history, job, jobs,
     jobs_of, open_tasks_of, spreading, users_of, wanted_jobs,

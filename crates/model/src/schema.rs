@@ -31,7 +31,9 @@ mod callback;
 mod graph;
 mod job;
 
-pub use access::{AccessKeyTable, AccessMetaTable, AuditTable, CallerTable, OwnerKeysTable};
+pub use access::{
+    AccessKeyTable, AccessMetaTable, AuditTable, CallerLimitsTable, CallerTable, OwnerKeysTable,
+};
 pub use callback::{CallbackDueTable, CallbackTable};
 pub use graph::{
     GraphWorkTable, JobFlowTable, NodeTable, RunFlowTable, RunStepTable, RunTable, ShardPlanTable, WaitsTable,

@@ -104,11 +104,13 @@ pub enum TableId {
     Audit = 65,
     /// [`crate::access::AccessMeta`].
     AccessMeta = 66,
+    /// [`crate::access::CallerLimits`] by caller.
+    CallerLimits = 67,
 }
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 43] = [
+    pub const ALL: [TableId; 44] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -152,6 +154,7 @@ impl TableId {
         TableId::OwnerKeys,
         TableId::Audit,
         TableId::AccessMeta,
+        TableId::CallerLimits,
     ];
 }
 

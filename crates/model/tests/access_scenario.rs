@@ -8,8 +8,8 @@ use common::graphs::step;
 use common::jobs::*;
 use common::*;
 use orloj_model::access::{
-    AUDIT_KEPT, Actor, AuditKind, CallerSettings, DENIALS_PER_COMMAND, Denial, KeyLimits, KeyOwner, MAX_KEYS,
-    RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, Scope, SealedOf,
+    AUDIT_KEPT, Actor, AuditKind, CallerLimits, CallerSettings, DENIALS_PER_COMMAND, Denial, KeyLimits,
+    KeyOwner, MAX_KEYS, RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, Scope, SealedOf,
 };
 use orloj_model::command::{
     AccessCommand, Asked, CallbackCommand, Claim, Command, DueTime, JobCommand, PutJob, PutOfCaller, Submit,
@@ -19,7 +19,7 @@ use orloj_model::job::Definition;
 use orloj_model::task::Status;
 use orloj_model::trigger::SkipReason;
 use orloj_model::trigger::overlap::OverlapPolicy::Allow;
-use orloj_model::{Refusal, Reply, query};
+use orloj_model::{Event, Refusal, Reply, query};
 
 fn by(nonce: Option<u8>) -> Actor {
     let claim = nonce.map(|nonce| Claim { nonce: [nonce; 16], expires_at: 2_000_000 });
@@ -96,6 +96,39 @@ fn a_caller_is_made_once_and_changed_at_its_version() {
     assert_eq!(run(&mut world, put(None)), Reply::Caller { version: 3 });
     assert_eq!(actions(&world)[2], "create_caller caller version 1");
     assert_eq!(actions(&world).len(), 3, "what was refused is no change");
+}
+
+fn put_limited(max_running: u32) -> AccessCommand {
+    let limits = CallerLimits { max_running };
+    AccessCommand::PutLimited { caller: caller(), expected: None, settings: settings(), limits, by: by(None) }
+}
+
+#[test]
+fn how_many_tasks_of_a_caller_run_is_told_whenever_it_changes() {
+    let mut world = World::ready();
+    let limit = |max_running| vec![Event::CallerLimit { caller: caller(), max_running }];
+    let shown = |world: &World| {
+        let view = query::caller(&world.tables, &caller()).expect("maps do not fail");
+        let listed = query::caller_limits(&world.tables).expect("maps do not fail");
+        let shown = view.and_then(|view| view.limits).map(|limits| limits.max_running);
+        assert_eq!(listed.first().map(|(_, limits)| limits.max_running), shown);
+        shown
+    };
+    assert_eq!(run(&mut world, put_limited(0)), refused(Refusal::Invalid));
+    assert_eq!(run(&mut world, put_limited(3)), Reply::Caller { version: 1 });
+    assert_eq!((&world.events, shown(&world)), (&limit(Some(3)), Some(3)));
+    assert_eq!(run(&mut world, put_limited(3)), Reply::Caller { version: 2 });
+    assert_eq!(world.events, [], "it is what it was");
+    run(&mut world, put_limited(5));
+    assert_eq!((&world.events, shown(&world)), (&limit(Some(5)), Some(5)));
+    // Whoever says nothing of it takes it away.
+    run(&mut world, put(None));
+    assert_eq!((&world.events, shown(&world)), (&limit(None), None));
+    run(&mut world, put_limited(2));
+    run(&mut world, AccessCommand::DeleteCaller { caller: caller(), by: by(None) });
+    assert_eq!((&world.events, shown(&world)), (&limit(None), None));
+    assert_eq!(actions(&world)[0], "delete_caller caller with 0 keys");
+    assert_eq!(actions(&world)[1], "change_caller caller version 5");
 }
 
 fn put_with(change: impl FnOnce(&mut CallerSettings)) -> AccessCommand {

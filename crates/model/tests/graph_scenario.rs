@@ -443,7 +443,7 @@ fn steps(world: &World, run: TaskId) -> BTreeMap<String, TaskId> {
         orloj_model::task::Origin::Step { step, .. } => step.clone(),
         other => panic!("no step: {other:?}"),
     };
-    graph.nodes[1..].iter().map(|node| (name(&node.spec.origin), node.task)).collect()
+    graph.nodes[1..].iter().map(|node| (name(&node.origin), node.task)).collect()
 }
 
 #[test]
@@ -659,4 +659,59 @@ fn the_graph_of_a_task_is_what_it_reaches_over_parents_and_children() {
     let part = of(task_id(4), 3);
     assert_eq!((part.nodes.len(), part.truncated, part.nodes[0].task), (3, true, task_id(4)));
     assert_eq!(query::graph(&world.tables, task_id(9), 3).unwrap(), None);
+}
+
+#[test]
+fn a_graph_is_read_within_its_bounds_and_says_so() {
+    let mut world = World::ready();
+    let params = vec![b'1'; 1_000];
+    for number in 1..=3 {
+        let heavy = TaskSpec { params: params.clone(), ..spec() };
+        world.run(submit(task_id(number), heavy, DueTime::After(0)));
+    }
+    // Each of 4 to 9 waits for all of 1 to 3: 18 parents, and as many children.
+    for number in 4..=9 {
+        let parents: Vec<_> = (1..=3).map(|parent| (task_id(parent), Success)).collect();
+        let depends_on = needs(&parents);
+        let heavy = TaskSpec { params: params.clone(), depends_on, ..spec() };
+        world.run(submit_graph(task_id(number), heavy, OnShardFailure::Wait));
+    }
+    let roomy = query::GraphBounds { tasks: 9, links: 100, bytes: 100_000 };
+    let read = |bounds| {
+        let graph = query::graph_within(&world.tables, task_id(1), bounds).unwrap().unwrap();
+        assert_eq!(graph.nodes[0].task, task_id(1), "the one that was asked for is there always");
+        let links: usize = graph.nodes.iter().map(|node| node.depends_on.len()).sum();
+        (graph.nodes.len(), links, graph.truncated)
+    };
+    assert_eq!(read(roomy), (9, 18, false));
+    let (tasks, links, truncated) = read(query::GraphBounds { links: 20, ..roomy });
+    assert!(truncated && tasks == 9 && links <= 20, "{tasks} tasks, {links} links");
+    assert_eq!(read(query::GraphBounds { links: 0, ..roomy }), (1, 0, true));
+    assert_eq!(
+        read(query::GraphBounds { bytes: 3_500, ..roomy }),
+        (4, 9, true),
+        "the last one may go beyond"
+    );
+    assert_eq!(read(query::GraphBounds { bytes: 0, ..roomy }), (1, 0, true));
+}
+
+#[test]
+fn the_graph_of_a_run_is_read_within_its_bounds_too() {
+    let mut world = World::ready();
+    let steps: Vec<_> = (0..6_u16)
+        .map(|place| step(&format!("s{place}"), &(0..place).map(|on| (on, Success)).collect::<Vec<_>>()))
+        .collect();
+    let put =
+        world.put_flow("flow", definition(OverlapPolicy::Allow), JobFlow { steps, ..JobFlow::default() });
+    world.run(put);
+    world.fires("flow", task_id(1));
+    world.go_on(&mut 0);
+    let read = |links| {
+        let bounds = query::GraphBounds { tasks: 100, links, bytes: 100_000 };
+        let graph = query::graph_within(&world.tables, task_id(1), bounds).unwrap().unwrap();
+        let links: usize = graph.nodes.iter().map(|node| node.depends_on.len()).sum();
+        (graph.nodes.len(), links, graph.truncated)
+    };
+    assert_eq!(read(15), (7, 15, false));
+    assert_eq!(read(14), (7, 14, true), "every step is shown, and that something is missing");
 }

@@ -139,6 +139,20 @@ fn after_an_outage_each_policy_does_what_it_says() {
     }
 }
 
+#[test]
+fn what_is_made_up_for_after_an_outage_is_under_the_overlap_policy_too() {
+    for (overlap, fired) in [(Skip, seconds(1..=1)), (Queue, seconds(1..=2)), (Allow, seconds(1..=10))] {
+        let mut leader = Leader::of(every_second(Misfire::FireAll { cap: 100 }, overlap));
+        leader.world.now = T0 + 10_000;
+        leader.work();
+        let skips = leader.world.skips("j");
+        assert!(skips.iter().all(|(reason, ..)| *reason == SkipReason::Overlap), "{skips:?}");
+        let skipped: u64 = skips.iter().map(|(_, count, ..)| count).sum();
+        assert_eq!(fired.len() as u64 + skipped, 10, "each instant is accounted for");
+        assert_eq!(leader.fired(), fired, "{overlap:?}");
+    }
+}
+
 /// B62: an outage is made up for once, not once for each tick that it swallowed.
 #[test]
 fn b62_an_hour_without_a_leader_makes_one_task_where_nothing_is_in_time() {

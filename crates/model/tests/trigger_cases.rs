@@ -298,6 +298,29 @@ fn b47_preview_and_next_are_the_same_search() {
     }
 }
 
+#[test]
+fn every_macro_fires_as_the_plain_expression_that_it_stands_for() {
+    let from = "2027-02-10T12:34:56Z";
+    for (short, plain, first) in [
+        ("@yearly", "0 0 1 1 *", ["2028-01-01T00:00:00Z", "2029-01-01T00:00:00Z"]),
+        ("@annually", "0 0 1 1 *", ["2028-01-01T00:00:00Z", "2029-01-01T00:00:00Z"]),
+        ("@monthly", "0 0 1 * *", ["2027-03-01T00:00:00Z", "2027-04-01T00:00:00Z"]),
+        // Sundays.
+        ("@weekly", "0 0 * * 0", ["2027-02-14T00:00:00Z", "2027-02-21T00:00:00Z"]),
+        ("@daily", "0 0 * * *", ["2027-02-11T00:00:00Z", "2027-02-12T00:00:00Z"]),
+        ("@midnight", "0 0 * * *", ["2027-02-11T00:00:00Z", "2027-02-12T00:00:00Z"]),
+        ("@hourly", "0 * * * *", ["2027-02-10T13:00:00Z", "2027-02-10T14:00:00Z"]),
+    ] {
+        assert_eq!(fires(short, "UTC", from, 2), first, "{short}");
+        // Also through the clock changes of zones that change at midnight, and by half an hour.
+        for zone in ["UTC", NEW_YORK, "Africa/Cairo", "Australia/Lord_Howe", "Asia/Kolkata"] {
+            let found = fires(short, zone, from, 400);
+            assert_eq!(found, fires(plain, zone, from, 400), "{short} in {zone}");
+            assert_eq!(found.len(), 400, "{short} in {zone}");
+        }
+    }
+}
+
 // ---- clock changes and zones ----
 
 fn in_new_york(expression: &str, gap: Gap, overlap: Overlap, from: &str, count: usize) -> Preview {
@@ -497,6 +520,29 @@ fn a_fixed_delay_counts_from_the_end_of_the_last_task() {
     let due = schedule.catch_up(CatchUp::default(), &progress, first.scheduled_at, anchor + 86_400_000);
     assert_eq!(due.fires.iter().map(|fire| fire.scheduled_at).collect::<Vec<_>>(), [anchor + 70_000]);
     assert!(due.skipped.is_empty() && due.next.is_none());
+}
+
+#[test]
+fn a_fixed_delay_beside_another_trigger_is_accounted_for_after_an_outage() {
+    let start = at("2027-01-01T00:00:00Z");
+    let delay = Kind::FixedDelay { delay_ms: 90_000, anchor: start };
+    let delay = Trigger::new(delay, Limits::default()).unwrap();
+    let schedule = schedule(&[every(60_000, start), delay]);
+    let progress = Progress { last_ended: Some(start), ..Progress::default() };
+    let became = |misfire, grace_ms, away| {
+        let due = schedule.catch_up(policy(misfire, grace_ms), &progress, start, start + away);
+        let fires: Vec<Millis> = due.fires.iter().map(|fire| fire.scheduled_at - start).collect();
+        (fires, due.skipped.iter().map(|missed| missed.count).sum::<u64>())
+    };
+    // Of ten minutes nobody was there for: ten instants of the rate, and that of the delay at 90 s.
+    assert_eq!(became(Misfire::Skip, 0, 610_000), (vec![], 11));
+    assert_eq!(became(Misfire::FireOnce, 0, 610_000), (vec![600_000], 10));
+    assert_eq!(became(Misfire::FireOnce, 0, 95_000), (vec![90_000], 1), "the newest is the delay's");
+    // Once an instant makes a task, the delay counts from its end.
+    assert_eq!(became(Misfire::FireAll { cap: 100 }, 0, 125_000), (vec![60_000, 120_000], 0));
+    assert_eq!(became(Misfire::Skip, 60_000, 95_000), (vec![60_000], 0));
+    let paused = schedule.passed_over(&progress, start, start + 610_000, SkipReason::Paused).unwrap();
+    assert_eq!(paused.count, 11, "while the job is paused nothing makes a task");
 }
 
 #[test]

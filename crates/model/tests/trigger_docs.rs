@@ -68,13 +68,7 @@ fn what_the_guide_calls_refused_is_refused() {
 
 #[test]
 fn the_reasons_in_the_guide_are_those_of_the_api() {
-    for reason in [
-        SkipReason::DstGap,
-        SkipReason::Calendar,
-        SkipReason::Misfire,
-        SkipReason::MisfireCap,
-        SkipReason::Overlap,
-    ] {
+    for reason in SkipReason::ALL {
         assert!(GUIDE.contains(&format!("`{}`", reason.name())), "{reason:?}");
         assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
     }

@@ -1,8 +1,13 @@
 //! Cron against an oracle that is written apart from it: its own reading of the fields, straight from their text, and
 //! its own way from local times to instants, with nothing but offset look-ups from the zone database.
 //!
-//! The usual form is short; `ORLOJ_LONG=1` runs 200 zones x 500 expressions x 5 years, and `ORLOJ_SEED` repeats a
-//! seed that was printed.
+//! The usual form is short: 20 zones x 50 expressions x 2 years. `ORLOJ_LONG=1` (`make long`) runs 200 zones x 500
+//! expressions x 5 years, and `ORLOJ_SEED` repeats a seed that was printed.
+//!
+//! What is sampled: the zones, spread evenly over all names of the database in their order, so that each part of the world is
+//! among them; for each pair of zone and expression one of the six policies for clock changes; and the time of an
+//! expression with more than [`OFTEN`] fires, of which every day around a change of the zone's offset and every 61st
+//! other day are compared. Of any other pair every fire of the whole time is, and the test prints how many those are.
 
 #![allow(clippy::unwrap_used, reason = "a failed test")]
 
@@ -16,6 +21,8 @@ use orloj_model::trigger::{Cron, DayRule, Dst, Gap, Kind, Limits, Overlap, Progr
 
 const DAY: i64 = 86_400;
 const FAR: i64 = 26 * 3_600;
+/// An expression that names more instants is compared on a part of the days: see the head.
+const OFTEN: usize = 20_000;
 
 // ---- what an expression says of a local time, read from its text ----
 
@@ -410,7 +417,7 @@ fn run_zone(name: &str, cases: &[Case], range: (i64, i64), draw: &Draw) -> (usiz
     for case in cases {
         let dst = draw.dst();
         let schedule = schedule(&case.expression, name, dst, case.rule).unwrap();
-        let often = case.times.len() * case.days.len() > 20_000;
+        let often = case.times.len() * case.days.len() > OFTEN;
         whole += usize::from(!often);
         for stretch in stretches(often, &offsets, range) {
             let right = fires(&case.oracle, (&case.times, &case.days), &offsets, dst, stretch);
@@ -422,9 +429,51 @@ fn run_zone(name: &str, cases: &[Case], range: (i64, i64), draw: &Draw) -> (usiz
     (count, whole)
 }
 
+/// The zones of the long and of the short form.
+const ZONES: (usize, usize) = (200, 20);
+
+/// So many names of the database, spread evenly from the first to the last.
+fn zone_names(count: usize) -> Vec<String> {
+    let mut names: Vec<String> =
+        TimeZoneDatabase::bundled().available().map(|name| name.as_str().to_string()).collect();
+    names.sort_unstable();
+    (0..count).map(|place| names[place * (names.len() - 1) / (count - 1)].clone()).collect()
+}
+
+#[test]
+fn the_zones_are_spread_over_the_whole_world() {
+    let regions = |count| -> BTreeSet<String> {
+        let names = zone_names(count);
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), count, "a zone stands there twice");
+        names.iter().filter_map(|name| Some(name.split_once('/')?.0.to_owned())).collect()
+    };
+    let every = [
+        "Africa",
+        "America",
+        "Antarctica",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Canada",
+        "Etc",
+        "Europe",
+        "Indian",
+        "Mexico",
+        "Pacific",
+        "US",
+    ];
+    let (long, short) = (regions(ZONES.0), regions(ZONES.1));
+    for region in every {
+        assert!(long.contains(region), "{region} is not among {long:?}");
+    }
+    for region in ["Africa", "America", "Asia", "Europe", "Indian", "Pacific"] {
+        assert!(short.contains(region), "{region} is not among {short:?}");
+    }
+}
+
 #[test]
 fn random_expressions_fire_as_the_oracle_says() {
-    let (zone_count, expression_count, years) = if long() { (200, 500, 5) } else { (20, 50, 2) };
+    let (zone_count, expression_count, years) = if long() { (ZONES.0, 500, 5) } else { (ZONES.1, 50, 2) };
     let seed = seed();
     println!("ORLOJ_SEED={seed}: {zone_count} zones x {expression_count} expressions x {years} years");
     let draw = Draw(SeededRandom::new(seed));
@@ -432,16 +481,14 @@ fn random_expressions_fire_as_the_oracle_says() {
     let range = (1_767_225_600, 1_767_225_600 + years * 365 * DAY);
     let days = days();
     let cases: Vec<Case> = (0..expression_count).map(|_| case(&draw, &days, range)).collect();
-    let names: Vec<String> =
-        TimeZoneDatabase::bundled().available().map(|name| name.as_str().to_string()).collect();
-    let zones: Vec<&String> = names.iter().step_by(names.len() / zone_count).take(zone_count).collect();
+    let zones = zone_names(zone_count);
     let halves: Vec<(usize, usize)> = std::thread::scope(|scope| {
         let (left, right) = zones.split_at(zones.len() / 2);
         let cases = &cases;
-        let threads = [(left.to_vec(), seed + 1), (right.to_vec(), seed + 2)].map(|(half, seed)| {
+        let threads = [(left, seed + 1), (right, seed + 2)].map(|(half, seed)| {
             scope.spawn(move || {
                 let draw = Draw(SeededRandom::new(seed));
-                half.into_iter().map(|name| run_zone(name, cases, range, &draw)).collect::<Vec<_>>()
+                half.iter().map(|name| run_zone(name, cases, range, &draw)).collect::<Vec<_>>()
             })
         });
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()

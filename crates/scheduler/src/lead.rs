@@ -192,6 +192,10 @@ impl<'a> Leader<'a> {
         for row in query::executors(&view)? {
             self.core.executor_row(row, now);
         }
+        // Before anything that they hold up is ready.
+        for (caller, limits) in query::caller_limits(&view)? {
+            self.core.limit_caller(&caller, Some(limits.max_running));
+        }
         let mut after = None;
         loop {
             let page = query::running(&view, after.as_ref(), PAGE)?;

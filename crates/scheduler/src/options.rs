@@ -28,8 +28,7 @@ pub struct Options {
     /// How long past its timeout an attempt may run before the leader asks its executor to stop it, and how
     /// long after that before the leader declares it timed out, in milliseconds. Default 5,000.
     pub timeout_grace_ms: u64,
-    /// How many tasks of a caller may run at a time; a caller that is not here has no such limit. From the secrets
-    /// file, where callers stand.
+    /// How many tasks of a caller of the secrets file may run at a time. Of a caller that is not here the tables tell.
     #[serde(skip)]
     pub max_running: BTreeMap<CallerId, u32>,
 }

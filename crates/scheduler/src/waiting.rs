@@ -302,6 +302,21 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_tells_how_waiting_counts() {
+        let guide = include_str!("../../../docs/openapi.md");
+        let text = guide.split_whitespace().collect::<Vec<_>>().join(" ");
+        let nine = 9 * AGE_STEP_MS;
+        for said in [
+            format!("one level higher for each {} s", AGE_STEP_MS / 1_000),
+            format!("more than {} minutes later", nine / 60_000),
+        ] {
+            assert!(text.contains(&said), "{said:?} is not in the guide");
+        }
+        assert_eq!(drain(&mut room([waiting(1, 0, 0, 0), waiting(2, 0, 9, nine + 1)])), [1, 2]);
+        assert_eq!(drain(&mut room([waiting(1, 0, 0, 0), waiting(2, 0, 9, nine - 1)])), [2, 1]);
+    }
+
+    #[test]
     fn the_lowest_is_served_under_a_stream_of_the_highest() {
         // One slot is freed each second, and two shards of priority 9 come in.
         let mut room = room([waiting(0, 0, 0, 0)]);

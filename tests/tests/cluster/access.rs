@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use orloj_client::{AuditQuery, Client, Credentials, Error, Options};
 use orloj_tests::cluster::{Cluster, Setup};
-use orloj_tests::process::binary;
+use orloj_tests::process::{binary, until};
 use orloj_wire::rest::{KeyLimits, MadeKey, NewKey, PutCaller, Submit};
 use serde_json::json;
 
@@ -66,6 +66,43 @@ async fn callers_and_keys_survive_what_replicas_do_not() {
     // A change whose answer died with the leader may have been asked for twice.
     actions.dedup();
     assert_eq!(actions, ["delete_caller", "disable_key", "create_key", "create_caller"]);
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_runs_no_more_than_it_may_under_any_leader() {
+    let cluster = Cluster::start(Setup::default()).await;
+    let admin = cluster.admin();
+    admin.put_caller("shop", &PutCaller { max_running: Some(1), ..fast() }).await.unwrap();
+    let key = admin.add_key("shop", &NewKey::default()).await.unwrap();
+    let (shop, other) = (client(&cluster, 0, &key), cluster.client());
+    let submit = async |client: &Client, handler: &str, params| {
+        client.submit(&Submit::new(handler, params), None).await.unwrap().task_id
+    };
+    let long = submit(&shop, "sleep", json!({"durationMs": 600_000})).await;
+    let running = async || shop.get(&long).await.is_ok_and(|task| task.status == "RUNNING");
+    until("the first task runs", PATIENCE, running).await;
+    let mut held_up = vec![submit(&shop, "echo", json!({})).await];
+    for change_of_leader in [true, false] {
+        // Another caller's task goes all the way, so the leader hands out what it may.
+        let passes = submit(&other, "echo", json!({})).await;
+        assert_eq!(other.wait(&passes, PATIENCE).await.unwrap().status, "SUCCESS");
+        for task in &held_up {
+            assert_eq!(shop.get(task).await.unwrap().status, "PENDING", "the caller runs as much as it may");
+        }
+        if change_of_leader {
+            let leader = cluster.replica(cluster.leader().await);
+            cluster.kill(&leader).await;
+            cluster.start_again(&leader, &[]);
+            cluster.all_answer().await;
+            held_up.push(submit(&shop, "echo", json!({})).await);
+        }
+    }
+    shop.cancel(&long).await.unwrap();
+    for task in &held_up {
+        assert_eq!(shop.wait(task, PATIENCE).await.unwrap().status, "SUCCESS");
+    }
 }
 
 /// Gives every replica these sealing keys, from the next start on.

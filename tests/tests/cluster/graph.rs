@@ -47,6 +47,9 @@ impl Plan {
     }
 }
 
+/// The most steps that a workflow may have.
+const MOST: usize = 1_000;
+
 /// Layers of diamonds. In the second one a task fails: what follows from it is skipped, a task makes up for it, and
 /// the last one of all runs whatever happened.
 fn plan(layers: usize, width: usize) -> Plan {
@@ -76,6 +79,14 @@ fn plan(layers: usize, width: usize) -> Plan {
 }
 
 impl Plan {
+    /// The same with so many tasks: further ones wait for the first.
+    fn filled_up_to(mut self, count: usize) -> Plan {
+        while self.tasks.len() < count {
+            self.short(&[(0, DependsOnEnd::Success)]);
+        }
+        self
+    }
+
     /// The same as the steps of a job.
     fn steps(&self) -> Vec<StepSpec> {
         let name = |place: &str| format!("s{}", place.trim_start_matches('#'));
@@ -128,10 +139,10 @@ async fn kill_leaders(cluster: &Cluster, client: &Client, task: &str, count: usi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_ends_right_although_leaders_die() {
-    let (layers, width, kills) = pick((8, 16, 1), (24, 41, 3));
+    let (layers, width, count, kills) = pick((8, 16, 0, 1), (24, 41, MOST, 3));
     let cluster = Cluster::start(Setup { slots: Some(16), ..Setup::default() }).await;
     let client = cluster.client();
-    let plan = plan(layers, width);
+    let plan = plan(layers, width).filled_up_to(count);
     let job = JobSpec { steps: plan.steps(), ..JobSpec::new("workflow", json!({})) };
     client.put_job("flow", &job, None).await.unwrap();
     let run = client.run_job("flow", &RunJob::default(), Some("run")).await.unwrap().task_id;

@@ -197,6 +197,7 @@ fn settings() -> Value {
         "limits": {
             "requestsPerS": 20.0, "requestsBurst": 20, "submitsPerS": 2.0, "submitsBurst": 2, "waiters": 10,
         },
+        "maxRunning": 500,
     })
 }
 

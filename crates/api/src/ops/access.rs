@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use orloj_model::access::{
-    AccessKeyRow, Actor, CallbackHost, CallerSettings, KeyLimits, KeyOwner, Scope as KeyScope,
+    AccessKeyRow, Actor, CallbackHost, CallerLimits, CallerSettings, KeyLimits, KeyOwner, Scope as KeyScope,
 };
 use orloj_model::command::{AccessCommand, Command};
 use orloj_model::id::CallerId;
@@ -95,9 +95,13 @@ impl Call<'_> {
             let detail = format!("caller {id:?} stands in the secrets file of the replicas: change it there");
             return Err(Failure::new(Code::Conflict, detail));
         }
-        let (expected, settings) = (body.expected_version, settings(body));
+        let (expected, limits, settings) = (body.expected_version, limits(&body), settings(body));
         let by = self.actor();
-        let reply = self.change(AccessCommand::PutCaller { caller, expected, settings, by }).await?;
+        let command = match limits {
+            Some(limits) => AccessCommand::PutLimited { caller, expected, settings, limits, by },
+            None => AccessCommand::PutCaller { caller, expected, settings, by },
+        };
+        let reply = self.change(command).await?;
         let Reply::Caller { version } = reply else { return Err(unexpected(&reply)) };
         let status = if version == 1 { 201 } else { 200 };
         Ok(Answer::json(status, &CallerChanged { caller_id: id.to_owned(), version: Some(version) }))
@@ -261,6 +265,12 @@ fn key_name(text: &str) -> Result<String, Failure> {
     }
 }
 
+/// How much of a caller's work runs; `None` where there is no limit.
+fn limits(body: &PutCaller) -> Option<CallerLimits> {
+    let most = body.max_running?;
+    Some(CallerLimits { max_running: u32::try_from(most).unwrap_or(u32::MAX) })
+}
+
 fn settings(body: PutCaller) -> CallerSettings {
     let host = |entry: HostEntry| CallbackHost {
         host: entry.host,
@@ -303,7 +313,7 @@ fn access_key(name: &str, row: &AccessKeyRow) -> AccessKey {
 }
 
 fn caller(view: &CallerView) -> Caller {
-    let CallerView { id, row, keys } = view;
+    let CallerView { id, row, limits, keys } = view;
     let settings = &row.settings;
     let host = |host: &CallbackHost| HostEntry {
         host: host.host.clone(),
@@ -326,6 +336,7 @@ fn caller(view: &CallerView) -> Caller {
             submits_burst: settings.limits.submits_burst,
             waiters: settings.limits.waiters,
         },
+        max_running: limits.map(|limits| u64::from(limits.max_running)),
         keys: keys.iter().map(|(name, row)| access_key(name, row)).collect(),
         webhook_secrets: row
             .webhook_secrets

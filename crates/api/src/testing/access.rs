@@ -78,6 +78,22 @@ async fn a_callers_key_works_on_every_replica_from_the_moment_it_is_made_until_i
 }
 
 #[tokio::test]
+async fn a_caller_shows_how_many_of_its_tasks_may_run() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let shown = async || node.call(&get(CALLERS)).await.body["maxRunning"].clone();
+    node.call(&put(CALLERS, json!({"maxRunning": 7}))).await.is_ok();
+    assert_eq!(shown().await, 7);
+    node.call(&put(CALLERS, json!({"maxRunning": null}))).await.is_ok();
+    assert_eq!(shown().await, Value::Null, "a PUT stands for the whole");
+    for bad in [json!(0), json!(100_001), json!(-1), json!("7")] {
+        let refused = node.call(&put(CALLERS, json!({ "maxRunning": bad }))).await;
+        refused.is(400, "invalid_request");
+        assert_eq!(refused.body["errors"][0]["pointer"], "/maxRunning", "{}", refused.text);
+    }
+}
+
+#[tokio::test]
 async fn b130_a_secret_is_shown_once_and_never_again() {
     let universe = Universe::of(2).await;
     let node = universe.leader();

@@ -28,7 +28,8 @@ async fn triggers_are_previewed_without_a_job() {
     assert_eq!(universe.proposals(), 0, "it leaves nothing behind");
     let now = node.call(&preview(json!({"triggers": [{"kind": "cron", "expression": "* * * * *"}]}))).await;
     assert_eq!(now.body["fires"].as_array().unwrap().len(), 10);
-    assert_eq!(now.body["fires"][0]["scheduledAt"], "2027-01-15T08:00:00.000Z", "this instant included");
+    let first = &now.body["fires"][0]["scheduledAt"];
+    assert_eq!(first, "2027-01-15T08:01:00.000Z", "a job that is created now fires later");
     for (body, status, pointer) in [
         (json!({"triggers": [{"kind": "cron", "expression": "* * *"}]}), 422, "/triggers/0/expression"),
         (json!({"triggers": [], "calendars": ["none"]}), 422, "/calendars/0"),
@@ -97,6 +98,39 @@ async fn b47_a_stored_job_is_previewed_by_what_fires_it() {
     assert_eq!(node.call(&preview(Value::Null)).await.status, 200);
     node.call(&preview(json!({"until": 1}))).await.is(400, "invalid_request");
     node.call(&call("POST", "jobs/none/preview", Value::Null)).await.is(404, "job_not_found");
+}
+
+#[tokio::test]
+async fn b47_a_job_fires_what_was_previewed_before_it_was_created() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for (place, trigger) in [
+        json!({"kind": "cron", "expression": "* * * * *"}),
+        json!({"kind": "cron", "expression": "@every 1m"}),
+        json!({"kind": "fixedRate", "everyMs": 60_000}),
+        json!({"kind": "fixedRate", "everyMs": 60_000, "anchor": "2027-01-15T08:00:00Z"}),
+        json!({"kind": "fixedRate", "everyMs": 60_000, "startAt": "2027-01-15T08:00:00Z"}),
+        json!({"kind": "fixedDelay", "delayMs": 60_000}),
+        json!({"kind": "once", "delayMs": 1}),
+        json!({"kind": "dailyWindow", "from": "08:00", "to": "18:00", "everyMs": 1_800_000}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let body = json!({"triggers": [trigger], "count": 20});
+        let shown = node.call(&call("POST", "jobs/preview", body)).await;
+        let (id, body) = (format!("j{place}"), json!({"handler": "echo", "triggers": [trigger]}));
+        let job = node.call(&call("PUT", &format!("jobs/{id}"), body)).await;
+        assert_eq!(job.status, 201, "{trigger}: {}", job.text);
+        let next = &job.body["state"]["nextFire"]["scheduledAt"];
+        assert_eq!(&shown.body["fires"][0]["scheduledAt"], next, "{trigger}: {}", shown.text);
+        let stored = node.call(&call("POST", &format!("jobs/{id}/preview"), json!({"count": 20}))).await;
+        assert_eq!(shown.body, stored.body, "{trigger}");
+    }
+    let at_once = json!({"triggers": [{"kind": "once", "delayMs": 0}]});
+    let refused = node.call(&call("POST", "jobs/preview", at_once)).await;
+    refused.is(422, "validation_failed");
+    assert_eq!(refused.body["errors"][0]["pointer"], "/triggers/0/delayMs", "{}", refused.text);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ pub fn graph(task: TaskId, graph: &Graph, applied_index: u64) -> rest::TaskGraph
     let mut edges = Vec::new();
     let mut seen = BTreeSet::new();
     for node in &graph.nodes {
-        for dependency in &node.spec.depends_on {
+        for dependency in &node.depends_on {
             let Some(status) = known.get(&dependency.task) else { continue };
             if seen.insert((dependency.task, node.task)) {
                 edges.push(rest::GraphEdge {
@@ -46,8 +46,8 @@ fn node(node: &orloj_model::graph::GraphNode) -> rest::GraphNode {
             Role::Step { .. } => "step",
         }
         .to_owned(),
-        step: step(&node.spec.origin).1,
-        handler: node.spec.handler.clone(),
+        step: step(&node.origin).1,
+        handler: node.handler.clone(),
         status: state.status.name().to_owned(),
         reason: state.reason.name().map(str::to_owned),
         created_at: Time(state.created_at),

@@ -65,6 +65,12 @@ pub struct PutCallerArgs {
     /// Submissions at once after a pause.
     #[arg(long)]
     pub submits_burst: Option<u32>,
+    /// How many of its tasks may run at a time.
+    #[arg(long, value_name = "N", conflicts_with = "no_max_running")]
+    pub max_running: Option<u64>,
+    /// Let as many of its tasks run as there is room for, as is the default.
+    #[arg(long)]
+    pub no_max_running: bool,
     /// Turn every key of it off.
     #[arg(long, conflicts_with = "enable")]
     pub disable: bool,

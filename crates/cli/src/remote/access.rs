@@ -186,6 +186,9 @@ fn show(caller: &Caller) -> anyhow::Result<()> {
         limits.requests_per_s,
         limits.submits_per_s,
     ))?;
+    if let Some(most) = caller.max_running {
+        output::line(&format!("tasks that run at a time: {most} at most"))?;
+    }
     for entry in &caller.callback_hosts {
         output::line(&format!("callbacks: {} on {:?}", entry.host, entry.ports))?;
     }
@@ -234,6 +237,7 @@ fn merged(known: Option<Caller>, args: PutCallerArgs) -> anyhow::Result<PutCalle
             handlers: known.handlers,
             callback_hosts: known.callback_hosts,
             limits: known.limits,
+            max_running: known.max_running,
         },
     };
     settings.enabled = (settings.enabled || args.enable) && !args.disable;
@@ -249,6 +253,7 @@ fn merged(known: Option<Caller>, args: PutCallerArgs) -> anyhow::Result<PutCalle
     limits.requests_burst = args.requests_burst.unwrap_or(limits.requests_burst);
     limits.submits_per_s = args.submits_per_s.unwrap_or(limits.submits_per_s);
     limits.submits_burst = args.submits_burst.unwrap_or(limits.submits_burst);
+    settings.max_running = args.max_running.or(settings.max_running.filter(|_| !args.no_max_running));
     Ok(settings)
 }
 
@@ -274,9 +279,28 @@ mod tests {
             requests_burst: None,
             submits_per_s: None,
             submits_burst: None,
+            max_running: None,
+            no_max_running: false,
             disable: false,
             enable: false,
         }
+    }
+
+    /// As it is shown after that.
+    fn caller_as(settings: &PutCaller) -> Caller {
+        let mut shown = serde_json::to_value(settings).unwrap();
+        for (field, value) in [
+            ("callerId", serde_json::json!("shop")),
+            ("version", serde_json::json!(1)),
+            ("keys", serde_json::json!([])),
+            ("webhookSecrets", serde_json::json!([])),
+            ("description", serde_json::json!("")),
+            ("createdAt", serde_json::json!("2027-01-15T08:00:00.000Z")),
+            ("updatedAt", serde_json::json!("2027-01-15T08:00:00.000Z")),
+        ] {
+            shown[field] = value;
+        }
+        serde_json::from_value(shown).unwrap()
     }
 
     #[test]
@@ -292,6 +316,11 @@ mod tests {
         let made = merged(None, first).unwrap();
         assert_eq!((made.expected_version, made.handlers.len(), made.callback_hosts.len()), (Some(0), 1, 2));
         assert!(made.callback_hosts[1].plain_http && made.faults().is_empty());
+        assert_eq!(made.max_running, None);
+        let limited = caller_as(&merged(None, PutCallerArgs { max_running: Some(3), ..args() }).unwrap());
+        assert_eq!(merged(Some(limited.clone()), args()).unwrap().max_running, Some(3));
+        let lifted = PutCallerArgs { no_max_running: true, ..args() };
+        assert_eq!(merged(Some(limited), lifted).unwrap().max_running, None);
         let bad = PutCallerArgs { callback_hosts: vec!["{".into()], ..args() };
         assert!(merged(None, bad).is_err());
     }

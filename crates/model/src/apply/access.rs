@@ -1,17 +1,20 @@
 //! Callers, keys and the audit.
 
 use crate::access::{
-    AUDIT_KEPT, AUDIT_TEXT, AccessKeyRow, AccessMeta, Actor, AuditKind, AuditRow, CallerRow, CallerSettings,
-    DENIALS_PER_COMMAND, Denial, KeyOwner, MAX_CALLERS, MAX_ENABLED_KEYS, MAX_KEYS, MAX_WEBHOOK_SECRETS,
-    RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, SealedOf, SealedSecret,
+    AUDIT_KEPT, AUDIT_TEXT, AccessKeyRow, AccessMeta, Actor, AuditKind, AuditRow, CallerLimits, CallerRow,
+    CallerSettings, DENIALS_PER_COMMAND, Denial, KeyOwner, MAX_CALLERS, MAX_ENABLED_KEYS, MAX_KEYS,
+    MAX_WEBHOOK_SECRETS, RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, SealedOf, SealedSecret,
 };
 use crate::apply::context::Context;
 use crate::apply::submit::spend;
 use crate::command::{AccessCommand, Refusal, Reply};
+use crate::event::Event;
 use crate::id::CallerId;
 use crate::key::{AccessKeyName, AuditKey, OwnerKey, Single};
 use crate::query;
-use crate::schema::{AccessKeyTable, AccessMetaTable, AuditTable, CallerTable, OwnerKeysTable};
+use crate::schema::{
+    AccessKeyTable, AccessMetaTable, AuditTable, CallerLimitsTable, CallerTable, OwnerKeysTable,
+};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
 pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &AccessCommand) -> Result<Reply, T::Error> {
@@ -21,6 +24,7 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &AccessCommand) 
         AccessCommand::Denied { denials } => return denied(cx, denials),
         AccessCommand::Reseal { secrets } => return reseal(cx, secrets),
         AccessCommand::PutCaller { by, .. }
+        | AccessCommand::PutLimited { by, .. }
         | AccessCommand::DeleteCaller { by, .. }
         | AccessCommand::AddKey { by, .. }
         | AccessCommand::SetKey { by, .. }
@@ -66,7 +70,10 @@ type Changed<T> = Result<Result<Done, Refusal>, <T as crate::tables::Read>::Erro
 fn change<T: Write>(cx: &mut Context<'_, T>, meta: &mut AccessMeta, command: &AccessCommand) -> Changed<T> {
     match command {
         AccessCommand::PutCaller { caller, expected, settings, .. } => {
-            put_caller(cx, meta, caller, *expected, settings)
+            put_caller(cx, meta, caller, (*expected, settings), None)
+        }
+        AccessCommand::PutLimited { caller, expected, settings, limits, .. } => {
+            put_caller(cx, meta, caller, (*expected, settings), Some(*limits))
         }
         AccessCommand::DeleteCaller { caller, .. } => delete_caller(cx, meta, caller),
         AccessCommand::AddKey { key, owner, sealed, description, .. } => {
@@ -97,9 +104,12 @@ fn put_caller<T: Write>(
     cx: &mut Context<'_, T>,
     meta: &mut AccessMeta,
     caller: &CallerId,
-    expected: Option<u64>,
-    settings: &CallerSettings,
+    (expected, settings): (Option<u64>, &CallerSettings),
+    limits: Option<CallerLimits>,
 ) -> Changed<T> {
+    if limits.is_some_and(|limits| limits.max_running == 0) {
+        return Ok(Err(Refusal::Invalid));
+    }
     let old = cx.tables.get::<CallerTable>(caller)?;
     let current = old.as_ref().map_or(0, |row| row.version);
     if expected.is_some_and(|expected| expected != current) {
@@ -116,10 +126,29 @@ fn put_caller<T: Write>(
         }
     };
     cx.tables.put::<CallerTable>(caller, &row)?;
+    set_limits(cx, caller, limits)?;
     let action = if row.version == 1 { "create_caller" } else { "change_caller" };
     let mut done = Done::new(action, caller.as_str(), format!("version {}", row.version));
     done.reply = Reply::Caller { version: row.version };
     Ok(Ok(done))
+}
+
+/// Writes down how much of a caller's work runs, and tells of it where that is something else than before.
+fn set_limits<T: Write>(
+    cx: &mut Context<'_, T>,
+    caller: &CallerId,
+    limits: Option<CallerLimits>,
+) -> Result<(), T::Error> {
+    if cx.tables.get::<CallerLimitsTable>(caller)? == limits {
+        return Ok(());
+    }
+    match &limits {
+        Some(limits) => cx.tables.put::<CallerLimitsTable>(caller, limits)?,
+        None => cx.tables.delete::<CallerLimitsTable>(caller)?,
+    }
+    let max_running = limits.map(|limits| limits.max_running);
+    cx.events.push(Event::CallerLimit { caller: caller.clone(), max_running });
+    Ok(())
 }
 
 fn delete_caller<T: Write>(cx: &mut Context<'_, T>, meta: &mut AccessMeta, caller: &CallerId) -> Changed<T> {
@@ -137,6 +166,7 @@ fn delete_caller<T: Write>(cx: &mut Context<'_, T>, meta: &mut AccessMeta, calle
         cx.tables.delete::<OwnerKeysTable>(&OwnerKey { owner, key: key.clone() })?;
     }
     cx.tables.delete::<CallerTable>(caller)?;
+    set_limits(cx, caller, None)?;
     meta.callers = meta.callers.saturating_sub(1);
     Ok(Ok(Done::new("delete_caller", caller.as_str(), format!("with {} keys", keys.len()))))
 }

@@ -6,7 +6,7 @@ use super::{all, compare};
 use crate::access::{AUDIT_KEPT, KeyOwner, MAX_ENABLED_KEYS, MAX_KEYS, MAX_WEBHOOK_SECRETS};
 use crate::key::{AccessKeyName, OwnerKey, TableKey as _};
 use crate::query;
-use crate::schema::{AccessKeyTable, AuditTable, CallerTable, OwnerKeysTable};
+use crate::schema::{AccessKeyTable, AuditTable, CallerLimitsTable, CallerTable, OwnerKeysTable};
 use crate::tables::{Read, ReadExt as _};
 
 pub(super) fn check<R: Read>(tables: &R, faults: &mut Vec<String>) -> Result<(), R::Error> {
@@ -33,6 +33,11 @@ pub(super) fn check<R: Read>(tables: &R, faults: &mut Vec<String>) -> Result<(),
     let callers = all::<CallerTable, R>(tables)?;
     if callers.iter().any(|(_, row)| row.webhook_secrets.len() > MAX_WEBHOOK_SECRETS) {
         faults.push("a caller has too many webhook secrets".to_owned());
+    }
+    for (caller, limits) in all::<CallerLimitsTable, R>(tables)? {
+        if limits.max_running == 0 || !tables.has::<CallerTable>(&caller)? {
+            faults.push(format!("caller {caller}: {limits:?} of nobody, or of nothing"));
+        }
     }
     let meta = query::access_meta(tables)?;
     if callers.len() != meta.callers as usize {

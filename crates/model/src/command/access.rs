@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Actor, CallerSettings, Denial, KeyOwner, Resealed};
+use crate::access::{Actor, CallerLimits, CallerSettings, Denial, KeyOwner, Resealed};
 use crate::id::CallerId;
 
 /// A change of callers, keys or the audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessCommand {
-    /// A caller is made or changed.
+    /// A caller is made or changed; its tasks run without a limit on their number.
     PutCaller {
         /// The caller.
         caller: CallerId,
@@ -94,5 +94,18 @@ pub enum AccessCommand {
     Reseal {
         /// At most [`RESEALED_PER_COMMAND`](crate::access::RESEALED_PER_COMMAND).
         secrets: Vec<Resealed>,
+    },
+    /// A caller is made or changed as by [`PutCaller`](Self::PutCaller), and so many of its tasks may run at a time.
+    PutLimited {
+        /// The caller.
+        caller: CallerId,
+        /// The version that the administrator saw; 0 where there must be none, `None` whatever there is.
+        expected: Option<u64>,
+        /// What is decided.
+        settings: CallerSettings,
+        /// How much of its work runs.
+        limits: CallerLimits,
+        /// Who asks.
+        by: Actor,
     },
 }

@@ -1,9 +1,11 @@
 //! Reads of callers, keys and the audit.
 
-use crate::access::{AUDIT_KEPT, AccessKeyRow, AccessMeta, AuditKind, AuditRow, CallerRow};
+use crate::access::{AUDIT_KEPT, AccessKeyRow, AccessMeta, AuditKind, AuditRow, CallerLimits, CallerRow};
 use crate::id::CallerId;
 use crate::key::{AccessKeyName, AuditKey, KeyWriter, Single, TableKey as _, after_prefix};
-use crate::schema::{AccessKeyTable, AccessMetaTable, AuditTable, CallerTable, OwnerKeysTable};
+use crate::schema::{
+    AccessKeyTable, AccessMetaTable, AuditTable, CallerLimitsTable, CallerTable, OwnerKeysTable,
+};
 use crate::tables::{Read, ReadExt as _};
 
 /// Every caller and every key; their number is bounded.
@@ -24,6 +26,8 @@ pub struct CallerView {
     pub id: CallerId,
     /// What was decided about it.
     pub row: CallerRow,
+    /// How much of its work runs, where that is limited.
+    pub limits: Option<CallerLimits>,
     /// Its keys, by name.
     pub keys: Vec<(String, AccessKeyRow)>,
 }
@@ -64,7 +68,7 @@ pub fn access_keys_of<R: Read>(tables: &R, owner: &str) -> Result<Vec<(String, A
 /// One caller.
 pub fn caller<R: Read>(tables: &R, id: &CallerId) -> Result<Option<CallerView>, R::Error> {
     let Some(row) = tables.get::<CallerTable>(id)? else { return Ok(None) };
-    Ok(Some(CallerView { id: id.clone(), row, keys: access_keys_of(tables, id.as_str())? }))
+    view_of(tables, id.clone(), row).map(Some)
 }
 
 /// Callers by name; at most `limit`, after `after`.
@@ -76,9 +80,17 @@ pub fn callers<R: Read>(
     // The first key behind one is that key with a byte more.
     let from = after.map(|id| [id.encode(), vec![0]].concat()).unwrap_or_default();
     let rows = tables.range::<CallerTable>(&from, &after_prefix(&[]), limit)?;
-    rows.into_iter()
-        .map(|(id, row)| Ok(CallerView { keys: access_keys_of(tables, id.as_str())?, id, row }))
-        .collect()
+    rows.into_iter().map(|(id, row)| view_of(tables, id, row)).collect()
+}
+
+fn view_of<R: Read>(tables: &R, id: CallerId, row: CallerRow) -> Result<CallerView, R::Error> {
+    let limits = tables.get::<CallerLimitsTable>(&id)?;
+    Ok(CallerView { keys: access_keys_of(tables, id.as_str())?, id, row, limits })
+}
+
+/// Every caller of whose work only so much runs, by name; their number is bounded.
+pub fn caller_limits<R: Read>(tables: &R) -> Result<Vec<(CallerId, CallerLimits)>, R::Error> {
+    tables.range::<CallerLimitsTable>(&[], &after_prefix(&[]), usize::MAX)
 }
 
 /// The names of the keys of a caller; of administrators for an empty name.

@@ -1,6 +1,6 @@
 //! The tables of callers, keys and the audit.
 
-use crate::access::{AccessKeyRow, AccessMeta, AuditRow, CallerRow};
+use crate::access::{AccessKeyRow, AccessMeta, AuditRow, CallerLimits, CallerRow};
 use crate::id::CallerId;
 use crate::key::{AccessKeyName, AuditKey, OwnerKey, Single};
 use crate::tables::{Table, TableId};
@@ -24,4 +24,8 @@ table!(
 table!(
     /// What is counted about callers.
     AccessMetaTable, AccessMeta, Single, AccessMeta
+);
+table!(
+    /// How much of a caller's work runs, where that is limited.
+    CallerLimitsTable, CallerLimits, CallerId, CallerLimits
 );

@@ -77,8 +77,13 @@ impl Schedule {
     /// there: some thousand steps.
     pub fn catch_up(&self, catch_up: CatchUp, progress: &Progress, last: Millis, now: Millis) -> Due {
         let through = self.due_through(progress, last, now);
-        let found = self.between(progress, last, through);
         let grace = i64::try_from(catch_up.grace_ms).unwrap_or(i64::MAX);
+        let opens = match catch_up.policy {
+            // What is late makes a task only where nothing follows it.
+            Misfire::Skip | Misfire::FireOnce => Opens::InTime { now, grace },
+            Misfire::FireAll { .. } => Opens::Always,
+        };
+        let found = self.between(progress, last, through, opens);
         // Instants are decided in their order: one whose time came while an earlier one waited for the end of its
         // jitter was held back, and is as late as that one is.
         let mut held = Millis::MIN;
@@ -118,7 +123,7 @@ impl Schedule {
         through: Millis,
         reason: SkipReason,
     ) -> Option<Missed> {
-        let found = self.between(progress, last, through);
+        let found = self.between(progress, last, through, Opens::Never);
         let mut tally = Tally { reason, missed: None };
         found.newest.iter().for_each(|next| tally.add(next.scheduled_at));
         tally.add_older(&found.older);
@@ -169,15 +174,15 @@ impl Schedule {
     }
 
     /// The instants later than `after` up to `until`: the newest ones, and how many there are before them.
-    fn between(&self, progress: &Progress, after: Millis, until: Millis) -> Found {
-        if let Some(all) = self.walk(progress, after, until) {
+    fn between(&self, progress: &Progress, after: Millis, until: Millis, opens: Opens) -> Found {
+        if let Some(all) = self.walk(progress, after, until, opens) {
             return all;
         }
         // Too many to count. The newest ones are found by looking ever further back from the end.
         let (mut near, mut over, mut far) = (0, None, 1_000_i64);
         let newest = loop {
             let from = until.saturating_sub(far).max(after);
-            match self.walk(progress, from, until) {
+            match self.walk(progress, from, until, opens) {
                 Some(found) if found.newest.len() < BURST_LIMIT && from > after => near = far,
                 Some(found) => break found.newest,
                 None => over = Some(far),
@@ -191,16 +196,19 @@ impl Schedule {
     }
 
     /// Walks over all instants between two; `None` where there are more than are counted.
-    fn walk(&self, progress: &Progress, mut after: Millis, until: Millis) -> Option<Found> {
+    fn walk(&self, progress: &Progress, mut after: Millis, until: Millis, opens: Opens) -> Option<Found> {
         let mut progress = progress.clone();
+        let mut held = Millis::MIN;
         let mut found = Found::default();
         for _ in 0..MISSED_COUNTED {
             let Some(next) = self.step(&progress, after).filter(|next| next.scheduled_at <= until) else {
                 return Some(found);
             };
             after = next.scheduled_at;
-            // A fixed delay counts from the end of a task: nothing follows the first one that is due.
-            progress.open = true;
+            held = held.max(next.due_at);
+            // A fixed delay counts from the end of a task: no instant of it follows one of its own that is due, nor one that
+            // makes a task.
+            progress.open |= opens.holds(held) || next.triggers.iter().any(|trigger| self.is_delay(*trigger));
             found.newest.push_back(next);
             if found.newest.len() > BURST_LIMIT
                 && let Some(old) = found.newest.pop_front()
@@ -212,6 +220,30 @@ impl Schedule {
             }
         }
         None
+    }
+}
+
+/// Which instants make a task, as far as it matters to a fixed delay among the triggers: it has no instant while a task
+/// is open. One that is passed over opens none.
+#[derive(Debug, Clone, Copy)]
+enum Opens {
+    Never,
+    /// Those that are in time.
+    InTime {
+        now: Millis,
+        grace: i64,
+    },
+    Always,
+}
+
+impl Opens {
+    /// `held` is when the instant, or an earlier one that held it back, was due.
+    fn holds(self, held: Millis) -> bool {
+        match self {
+            Opens::Never => false,
+            Opens::InTime { now, grace } => now.saturating_sub(held) <= grace,
+            Opens::Always => true,
+        }
     }
 }
 

@@ -170,6 +170,12 @@ impl Schedule {
         }
     }
 
+    /// Whether a trigger counts from the end of the last task.
+    pub(crate) fn is_delay(&self, trigger: u16) -> bool {
+        let ready = self.triggers.get(usize::from(trigger));
+        ready.is_some_and(|ready| matches!(ready.rule, Rule::Delay { .. }))
+    }
+
     /// The longest jitter of all triggers.
     pub(crate) fn longest_jitter(&self) -> i64 {
         self.triggers.iter().map(|ready| ready.limits.jitter_ms as i64).max().unwrap_or(0)

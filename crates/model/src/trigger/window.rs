@@ -28,8 +28,13 @@ pub(crate) fn next(
     // A window may have opened on the day before, or have been shifted over a whole day.
     let first = zone.local(after).div_euclid(DAY_SECONDS) - 2;
     let every = i64::try_from(window.every_ms).unwrap_or(i64::MAX);
+    let mut best: Option<Occurrence> = None;
     for day in (first..first + SEARCH_DAYS).filter(|day| window.days & 1 << weekday(*day) != 0) {
         let Some(open) = open(window, zone, day, after, skips) else { continue };
+        // Where clocks go back, a long window may still be open when the next one opens: each has its own instants.
+        if best.is_some_and(|best| best.at <= open.from) {
+            break;
+        }
         let at = if after < open.from {
             open.from
         } else {
@@ -37,14 +42,14 @@ pub(crate) fn next(
             open.from.saturating_add(steps.saturating_mul(every))
         };
         if at > LAST_SECOND * 1_000 {
-            return None;
+            break;
         }
-        if at <= open.to {
+        if at <= open.to && best.is_none_or(|best| at < best.at) {
             let dst = if at == open.from { open.dst } else { repeated(zone, at) };
-            return Some(Occurrence { at, dst });
+            best = Some(Occurrence { at, dst });
         }
     }
-    None
+    best
 }
 
 /// The window that opens on a day, or `None` where it does not.
@@ -122,6 +127,26 @@ mod tests {
         assert_eq!((skips.len(), skips[0].local.as_str()), (1, "2027-03-14T02:30:00"));
         assert_eq!(spring("01:00", "02:30", Gap::Shift).0, ["01:00", "01:30", "03:00"]);
         assert_eq!(spring("01:00", "02:30", Gap::Skip).0, ["01:00", "01:30"]);
+    }
+
+    #[test]
+    fn a_window_opens_in_time_although_the_one_before_it_is_open_still() {
+        let dst = Dst { gap: Gap::Shift, overlap: Overlap::Both };
+        let every = 50 * 60_000;
+        let window =
+            DailyWindow::new(("01:30", "01:15"), every, &[0, 1, 2, 3, 4, 5, 6], "America/New_York", dst)
+                .unwrap();
+        let zone = Zone::named("America/New_York").unwrap();
+        let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap().as_millisecond();
+        let (mut after, mut found) = (at("2027-11-07T04:00:00Z"), Vec::new());
+        for _ in 0..5 {
+            let next = super::next(&window, &zone, after, &mut Skips::up_to(10)).unwrap();
+            found.push(next.at);
+            after = next.at;
+        }
+        // The one of the day before fires at 04:50 and 05:40 and closes at 06:15, the second 01:15.
+        let right = ["04:50", "05:30", "05:40", "06:20", "07:10"];
+        assert_eq!(found, right.map(|time| at(&format!("2027-11-07T{time}:00Z"))));
     }
 
     #[test]

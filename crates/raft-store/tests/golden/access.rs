@@ -1,8 +1,8 @@
 //! The bytes of callers, keys and the audit.
 
 use orloj_model::access::{
-    AccessKeyRow, AccessMeta, Actor, AuditKind, AuditRow, CallbackHost, CallerRow, CallerSettings, Denial,
-    KeyLimits, KeyOwner, Resealed, Scope, SealedOf, SealedSecret,
+    AccessKeyRow, AccessMeta, Actor, AuditKind, AuditRow, CallbackHost, CallerLimits, CallerRow,
+    CallerSettings, Denial, KeyLimits, KeyOwner, Resealed, Scope, SealedOf, SealedSecret,
 };
 use orloj_model::command::{
     AccessCommand, Asked, CallbackCommand, Claim, Command, DueTime, GraphCommand, Idempotency, JobCommand,
@@ -30,6 +30,7 @@ pub fn add(golden: &mut Golden) {
         updated_at: 5,
     };
     golden.row("caller", &row);
+    golden.row("caller limits", &CallerLimits { max_running: 7 });
     for (name, owner) in owners() {
         let row =
             AccessKeyRow { owner, sealed: vec![1, 2], enabled: true, description: "d".into(), created_at: 3 };
@@ -143,6 +144,16 @@ fn commands() -> Vec<(&'static str, AccessCommand)> {
     let mut commands = vec![
         ("put caller", put),
         ("delete caller", AccessCommand::DeleteCaller { caller: caller.clone(), by: by() }),
+        (
+            "put limited caller",
+            AccessCommand::PutLimited {
+                caller: caller.clone(),
+                expected: Some(1),
+                settings: settings(),
+                limits: CallerLimits { max_running: 7 },
+                by: by(),
+            },
+        ),
         ("set key", AccessCommand::SetKey { key: key(), enabled: true, by: by() }),
         ("delete key", AccessCommand::DeleteKey { key: key(), by: by() }),
         (

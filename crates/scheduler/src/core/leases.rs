@@ -144,6 +144,7 @@ impl Core {
             | Event::CalendarChanged { .. }
             | Event::BackfillWaits { .. } => self.job_event(event, now),
             Event::CallbackDue { .. } => {}
+            Event::CallerLimit { caller, max_running } => self.limit_caller(caller, *max_running),
         }
     }
 

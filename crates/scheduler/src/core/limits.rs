@@ -111,7 +111,7 @@ struct Running {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    /// Of callers, from the configuration.
+    /// Of callers, from the configuration: whatever the tables say of them.
     callers: BTreeMap<CallerId, u32>,
     gates: HashMap<Owner, Gate>,
     tasks: HashMap<TaskId, Running>,
@@ -128,7 +128,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// With these limits of callers; those of jobs are told later.
+    /// With these limits of callers; those of others, and of jobs, are told later.
     pub(super) fn new(callers: BTreeMap<CallerId, u32>) -> Self {
         let gate = |(caller, most): (&CallerId, &u32)| {
             (Owner::Caller(caller.clone()), Gate { most: Some(*most), known: true, ..Gate::default() })
@@ -141,19 +141,13 @@ impl Limits {
         self.parked.len()
     }
 
-    fn owners(&self, spec: &TaskSpec) -> Vec<Owner> {
-        let job = spec.origin.job().map(|(job, _)| Owner::Job(spec.caller.clone(), job.to_owned()));
-        let caller = self.callers.contains_key(&spec.caller).then(|| Owner::Caller(spec.caller.clone()));
-        job.into_iter().chain(caller).collect()
-    }
-
     /// Holds a shard up where its task would be one too many; whether it did.
     pub(super) fn hold_up(&mut self, waiting: &Waiting, spec: &TaskSpec) -> bool {
         if self.tasks.contains_key(&waiting.shard.task) || is_on(Mutant::LimitIgnored) {
             return false;
         }
         let is_full = |owner: &Owner| self.gates.get(owner).is_some_and(|gate| gate.free() == 0);
-        let owners = self.owners(spec);
+        let owners = owners_of(spec);
         let Some(owner) = owners.iter().find(|owner| is_full(owner)).cloned() else { return false };
         let (shard, class, turn) = (waiting.shard, waiting.class, waiting.turn());
         // A place that another limit has left for it is somebody else's.
@@ -189,10 +183,7 @@ impl Limits {
             running.shards.insert(shard.shard);
             return;
         }
-        let owners = self.owners(spec);
-        if owners.is_empty() {
-            return;
-        }
+        let owners = owners_of(spec);
         for owner in &owners {
             self.gates.entry(owner.clone()).or_default().running += 1;
         }
@@ -225,7 +216,7 @@ impl Limits {
     pub(super) fn gone(&mut self, shard: ShardKey, spec: &TaskSpec) {
         self.unpark(shard);
         self.step_out(shard);
-        for owner in self.owners(spec) {
+        for owner in owners_of(spec) {
             self.open.insert(owner);
         }
     }
@@ -254,23 +245,29 @@ impl Limits {
 
     fn set_job(&mut self, job: &JobKey, most: Option<u32>) {
         if self.gates.len() > self.sweep_above.max(KEPT_JOBS) {
-            let in_use = |owner: &Owner, gate: &mut Gate| {
+            let in_use = |_: &Owner, gate: &mut Gate| {
                 // One with a limit may have tasks in the room.
-                matches!(owner, Owner::Caller(_))
-                    || gate.running > 0
-                    || gate.most.is_some()
-                    || !gate.parked.is_empty()
+                gate.running > 0 || gate.most.is_some() || !gate.parked.is_empty()
             };
             self.gates.retain(in_use);
             // A sweep looks at every gate. Were there one for each new job once many have limits, a hundred thousand
             // jobs would cost the square of that.
             self.sweep_above = 2 * self.gates.len();
         }
-        let owner = owner_of(job);
+        self.set(owner_of(job), most);
+    }
+
+    fn set(&mut self, owner: Owner, most: Option<u32>) {
         let gate = self.gates.entry(owner.clone()).or_default();
         (gate.most, gate.known) = (most, true);
         self.open.insert(owner);
     }
+}
+
+/// Whose limits a task counts against. Its caller's always, whether there is one or not: one may be set while it runs.
+fn owners_of(spec: &TaskSpec) -> Vec<Owner> {
+    let job = spec.origin.job().map(|(job, _)| Owner::Job(spec.caller.clone(), job.to_owned()));
+    job.into_iter().chain([Owner::Caller(spec.caller.clone())]).collect()
 }
 
 fn owner_of(job: &JobKey) -> Owner {
@@ -286,6 +283,13 @@ impl Core {
     /// How many tasks of a job may run at a time. To be told before one of them is ready.
     pub(crate) fn limit_job(&mut self, job: &JobKey, most: Option<u32>) {
         self.limits.set_job(job, most);
+    }
+
+    /// How many tasks of a caller may run at a time, as the tables say. What the configuration says of it stands above that.
+    pub(crate) fn limit_caller(&mut self, caller: &CallerId, most: Option<u32>) {
+        if !self.limits.callers.contains_key(caller) {
+            self.limits.set(Owner::Caller(caller.clone()), most);
+        }
     }
 
     /// A lease that an earlier leader granted counts.

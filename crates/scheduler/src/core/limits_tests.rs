@@ -197,6 +197,51 @@ fn a_limit_that_is_lifted_lets_them_through_and_one_that_is_lowered_ends_nothing
 }
 
 #[test]
+fn a_caller_may_be_given_a_limit_while_its_tasks_run() {
+    let mut core = leader(BTreeMap::new());
+    let limit = |max_running| Event::CallerLimit { caller: caller(), max_running };
+    for number in 1..=2 {
+        ready(&mut core, number, spec(None));
+    }
+    assert_eq!(numbers(granted(&mut core)), [1, 2]);
+    core.event(&limit(Some(2)), START);
+    for number in 3..=6 {
+        ready(&mut core, number, spec(None));
+    }
+    let other = TaskSpec { caller: CallerId::new("d").expect("a valid name"), ..spec(None) };
+    ready(&mut core, 7, other);
+    assert_eq!(numbers(granted(&mut core)), [7], "what ran before counts, and nobody else is held up");
+    ends(&mut core, shard(1));
+    assert_eq!(numbers(granted(&mut core)), [3]);
+    core.event(&limit(Some(3)), START);
+    assert_eq!(numbers(granted(&mut core)), [4]);
+    core.event(&limit(None), START);
+    assert_eq!(numbers(granted(&mut core)), [5, 6]);
+}
+
+#[test]
+fn what_an_earlier_leader_granted_counts_against_the_limit_of_its_caller() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_caller(&caller(), Some(1));
+    core.count_inherited(shard(1), &spec(None));
+    ready(&mut core, 2, spec(None));
+    assert_eq!(granted(&mut core), []);
+    core.limits.left(shard(1));
+    assert_eq!(numbers(granted(&mut core)), [2]);
+}
+
+#[test]
+fn what_the_configuration_says_of_a_caller_stands_above_the_tables() {
+    let mut core = leader(BTreeMap::from([(caller(), 1)]));
+    for most in [None, Some(9)] {
+        core.limit_caller(&caller(), most);
+    }
+    ready(&mut core, 1, spec(None));
+    ready(&mut core, 2, spec(None));
+    assert_eq!(numbers(granted(&mut core)), [1]);
+}
+
+#[test]
 fn whoever_is_cancelled_while_held_up_or_let_through_gives_the_place_on() {
     let mut core = leader(BTreeMap::new());
     core.limit_job(&job("j"), Some(1));

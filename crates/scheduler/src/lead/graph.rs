@@ -98,11 +98,11 @@ impl Leader<'_> {
             && let Some(work) = self.graph.next()
         {
             makes += usize::from(work.kind == WorkKind::Make);
-            let command = command(&view, work, &mut || TaskId::draw(&*random))?;
-            commands.extend(command.map(|command| Command::Graph(Box::new(command))));
+            commands.extend(command(&view, work, &mut || TaskId::draw(&*random))?);
         }
         drop(view);
-        self.graph.in_flight += commands.len();
+        self.graph.in_flight +=
+            commands.iter().filter(|command| matches!(command, Command::Graph(_))).count();
         if !commands.is_empty() {
             self.start(Step::Propose(commands), false);
         }
@@ -128,51 +128,140 @@ fn command<R: Read>(
     view: &R,
     work: WorkKey,
     draw: &mut dyn FnMut() -> TaskId,
-) -> Result<Option<GraphCommand>, R::Error> {
+) -> Result<Option<Command>, R::Error> {
     let task = work.task;
-    Ok(match work.kind {
+    let command = match work.kind {
         WorkKind::Resolve => {
             query::first_waiter(view, task)?.map(|first| GraphCommand::Resolve { parent: task, first })
         }
-        WorkKind::Make => query::run(view, task)?.filter(|run| run.row.begun).map(|run| {
-            GraphCommand::MakeSteps { run: task, from: run.row.made, steps: next_steps(&run, draw) }
-        }),
+        WorkKind::Make => {
+            let run = query::run(view, task)?.filter(|run| run.row.begun);
+            return Ok(run.map(|run| make(task, &run, draw)));
+        }
         WorkKind::Replace => {
             query::replaced_from(view, task)?.map(|from| GraphCommand::ReplaceMore { queued: task, from })
         }
         WorkKind::Stop => {
             query::stopped_steps(view, task)?.map(|from| GraphCommand::StopSteps { run: task, from })
         }
-    })
+    };
+    Ok(command.map(|command| Command::Graph(Box::new(command))))
+}
+
+/// Makes the steps that come next. Where the texts of one cannot be filled in, the run is cancelled: a step never runs
+/// with its placeholders as they were written, and a run that misses a step would not end.
+fn make(run_id: TaskId, run: &RunView, draw: &mut dyn FnMut() -> TaskId) -> Command {
+    match next_steps(run, draw) {
+        Ok(steps) => {
+            let from = run.row.made;
+            Command::Graph(Box::new(GraphCommand::MakeSteps { run: run_id, from, steps }))
+        }
+        Err(Unfilled { step, why }) => {
+            warn!(run = %run_id, job = run.job, step, why, "a run is cancelled: the texts of a step cannot be filled in");
+            Command::Cancel { task: run_id, caller: None, claim: None }
+        }
+    }
+}
+
+/// A step whose texts cannot be filled in.
+#[derive(Debug, PartialEq, Eq)]
+struct Unfilled {
+    step: String,
+    why: String,
 }
 
 /// The steps that come next, with their placeholders filled in.
-fn next_steps(run: &RunView, draw: &mut dyn FnMut() -> TaskId) -> Vec<MadeStep> {
+fn next_steps(run: &RunView, draw: &mut dyn FnMut() -> TaskId) -> Result<Vec<MadeStep>, Unfilled> {
     let mut bytes = 0;
     let mut made = Vec::new();
     for step in run.flow.steps.iter().skip(usize::from(run.row.made)).take(STEPS_PER_COMMAND) {
         let task = draw();
-        let filled = fill(run, step, task);
+        let filled = fill(run, step, task).map_err(|why| Unfilled { step: step.name.clone(), why })?;
         bytes += filled.params.as_ref().map_or(0, Vec::len);
         if bytes > STEP_BYTES && !made.is_empty() {
             break;
         }
         made.push(MadeStep { task, filled });
     }
-    made
+    Ok(made)
 }
 
-/// Placeholders were checked when the job was put; one that this release does not know stays as it was written.
-fn fill(run: &RunView, step: &FlowStep, task: TaskId) -> Filled {
-    let Ok(job) = JobId::new(run.job.as_str()) else { return Filled::default() };
+/// Placeholders, and how long texts are with them filled in, are checked when a job is put. So this fails for what an
+/// earlier release let in, or one that knows more placeholders than this one.
+fn fill(run: &RunView, step: &FlowStep, task: TaskId) -> Result<Filled, String> {
+    let job = JobId::new(run.job.as_str()).map_err(|error| error.to_string())?;
     let key = JobKey { caller: run.caller.clone(), job };
-    let filled = step.template.fill(&key, task, run.scheduled_at, &run.flow.time_zone);
-    filled.ok().filter(Filled::is_within_bounds).unwrap_or_default()
+    let filled = step
+        .template
+        .fill(&key, task, run.scheduled_at, &run.flow.time_zone)
+        .map_err(|error| error.to_string())?;
+    match filled.is_within_bounds() {
+        true => Ok(filled),
+        false => Err("they are too long".to_owned()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use orloj_model::graph::{OnShardFailure, RunFlow, RunRow};
+    use orloj_model::id::CallerId;
+    use orloj_model::job::Template;
+    use orloj_model::task::{RetryPolicy, Strategy};
+
     use super::*;
+
+    fn step(name: &str, params: &str, business_key: &str) -> FlowStep {
+        let template = Template {
+            handler: "echo".into(),
+            params: params.into(),
+            priority: 5,
+            labels: Default::default(),
+            routing_key: None,
+            zone: None,
+            strategy: Strategy::Ring,
+            business_key: Some(business_key.into()),
+            retry: RetryPolicy::default(),
+            timeout_ms: None,
+            expire_after_ms: None,
+            shard_total: 1,
+            callback_url: None,
+            estimated_duration_ms: None,
+        };
+        let on_shard_failure = OnShardFailure::default();
+        FlowStep { name: name.into(), template, on_shard_failure, needs: Vec::new() }
+    }
+
+    /// What is proposed of a run with these steps.
+    fn proposed(steps: Vec<FlowStep>) -> Command {
+        let row = RunRow { total: steps.len() as u16, made: 0, stopped: 0, begun: true };
+        let run = RunView {
+            caller: CallerId::new("alice").unwrap(),
+            job: "j".repeat(128),
+            scheduled_at: 1_800_000_000_000,
+            row,
+            flow: RunFlow { steps, time_zone: "Europe/Berlin".into() },
+        };
+        make(TaskId([9; 16]), &run, &mut || TaskId([1; 16]))
+    }
+
+    #[test]
+    fn a_step_never_runs_with_its_placeholders_as_they_were_written() {
+        let params = r#"{"day":"${date:%Y-%m-%d}"}"#;
+        let good = || step("good", params, "${date:%d}");
+        let Command::Graph(command) = proposed(vec![good()]) else { panic!("its steps are made") };
+        let GraphCommand::MakeSteps { steps, from: 0, .. } = *command else { panic!("{command:?}") };
+        let right =
+            Filled { params: Some(br#"{"day":"2027-01-15"}"#.to_vec()), business_key: Some("15".into()) };
+        assert_eq!(steps[0].filled, right);
+        for bad in [
+            step("key", params, &"${jobId}".repeat(32)),
+            step("params", &"${jobId}".repeat(1_000), "k"),
+            step("unknown", r#"{"a":"${soon}"}"#, "k"),
+        ] {
+            let cancel = Command::Cancel { task: TaskId([9; 16]), caller: None, claim: None };
+            assert_eq!(proposed(vec![good(), bad]), cancel);
+        }
+    }
 
     #[test]
     fn what_is_under_way_bounds_what_a_turn_takes() {

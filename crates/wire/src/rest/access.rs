@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::callback::{HostEntry, HostRule};
 use crate::problem::FieldError;
+use crate::rest::submit::within;
 use crate::time::Time;
 use orloj_model::access::Scope;
 use orloj_model::id::check_name;
@@ -69,6 +70,10 @@ pub struct PutCaller {
     /// How much each of its keys may do.
     #[serde(default)]
     pub limits: KeyLimits,
+    /// How many of its tasks may run at a time, 1-100,000; no limit when absent.
+    #[serde(default, deserialize_with = "within::<_, 1, 100_000>", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max_running: Option<u64>,
 }
 
 impl Default for PutCaller {
@@ -81,6 +86,7 @@ impl Default for PutCaller {
             handlers: every_handler(),
             callback_hosts: Vec::new(),
             limits: KeyLimits::default(),
+            max_running: None,
         }
     }
 }
@@ -198,6 +204,9 @@ pub struct Caller {
     pub callback_hosts: Vec<HostEntry>,
     /// How much each of its keys may do.
     pub limits: KeyLimits,
+    /// How many of its tasks may run at a time; absent where there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_running: Option<u64>,
     /// Its keys, without their secrets.
     pub keys: Vec<AccessKey>,
     /// What signs its callbacks, without the secrets themselves.

@@ -20,7 +20,8 @@ pub struct TaskGraph {
     pub nodes: Vec<GraphNode>,
     /// Who waits for whom, among those.
     pub edges: Vec<GraphEdge>,
-    /// There are more than 1,000 tasks: ask for the graph of one of these.
+    /// There is more than one answer shows (1,001 tasks, 20,000 parents and children, 32 MiB of parameters to read over): ask
+    /// for the graph of one of these.
     pub truncated: bool,
     /// The log index up to which the answering replica had applied.
     pub applied_index: u64,

@@ -90,6 +90,19 @@ fn placeholders_are_checked_where_they_stand() {
 }
 
 #[test]
+fn a_business_key_is_held_to_its_length_as_it_is_filled_in() {
+    let key = "${jobId}".repeat(32);
+    let long = "j".repeat(65);
+    let body = json!({"handler": "echo", "businessKey": key,
+                      "steps": [{"name": "a", "handler": "echo", "businessKey": key}]});
+    assert_eq!(read(body.clone()).faults(&"j".repeat(64)), [], "2,048 bytes are allowed");
+    let faults = read(body).faults(&long);
+    let places: Vec<_> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+    assert_eq!(places, ["/businessKey", "/steps/0/businessKey"]);
+    assert!(faults[0].message.contains("2080 bytes") && faults[0].message.contains("2048"), "{faults:?}");
+}
+
+#[test]
 fn every_bad_trigger_is_named_with_its_character() {
     let spec = read(json!({"handler": "echo", "triggers": [
         {"kind": "cron", "expression": "*/90 * * * *"},

@@ -56,13 +56,14 @@ impl<'de> Visitor<'de> for CalendarRefVisitor {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PreviewRequest {
-    /// The triggers; what counts from the creation of a job counts from `from`.
+    /// The triggers, as of a job that is created at `from`.
     #[serde(deserialize_with = "objects")]
     pub triggers: Vec<TriggerSpec>,
     /// The calendars whose days are excluded, at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calendars: Vec<CalendarRef>,
-    /// From when on, this instant included; now where there is none.
+    /// When the job is created: whatever it fires is later, and what counts from the creation counts from here. Now where
+    /// there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Time>,
     /// How many fires, 1-1,000; by default 10.

@@ -225,6 +225,11 @@ impl TriggerSpec {
     fn once(&self, created_at: Millis) -> Result<Millis, TriggerError> {
         match (self.at, self.delay_ms) {
             (Some(at), None) => Ok(at.0),
+            (None, Some(0)) => Err(TriggerError::new(
+                "delayMs",
+                0,
+                "at least 1: whatever a job fires is later than its creation",
+            )),
             (None, Some(delay)) => i64::try_from(delay)
                 .ok()
                 .and_then(|delay| created_at.checked_add(delay))

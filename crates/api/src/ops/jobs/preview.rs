@@ -20,22 +20,26 @@ impl Call<'_> {
         let view = self.own_job(&key)?.value;
         let heeded = self.heeded(&view.job.definition.calendars)?;
         let schedule = view.schedule(&heeded.calendars).map_err(not_computable)?;
-        let from = from.map_or_else(|| self.now(), |from| from.0);
+        // What has been decided does not fire any more, also where that is the present instant.
+        let next = || self.now().max(view.state.decided.saturating_add(1));
+        let from = from.map_or_else(next, |from| from.0);
         Ok(preview(&schedule, &view.state.progress, from, count))
     }
 
     pub(super) async fn preview_triggers(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let PreviewRequest { triggers, calendars, from, count } = self.body()?;
-        let from = from.map_or_else(|| self.now(), |from| from.0);
+        let created_at = from.map_or_else(|| self.now(), |from| from.0);
         let spec = JobSpec { triggers, ..JobSpec::new("preview", Value::Null) };
-        let triggers =
-            spec.check_triggers(from).map_err(|faults| Failure::fields(Code::ValidationFailed, faults))?;
+        let triggers = spec
+            .check_triggers(created_at)
+            .map_err(|faults| Failure::fields(Code::ValidationFailed, faults))?;
         self.up_to_date().await?;
         let calendars = self.calendars_of(&calendars)?;
         let schedule = Schedule::new("preview", &triggers, &calendars)
             .map_err(|error| Failure::fields(Code::ValidationFailed, vec![error.into()]))?;
-        Ok(preview(&schedule, &Progress::default(), from, count))
+        // As of a job that is created now, or then: whatever it fires is later.
+        Ok(preview(&schedule, &Progress::default(), created_at.saturating_add(1), count))
     }
 
     /// The calendars of a preview, wherever they are.

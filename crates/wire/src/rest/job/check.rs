@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use orloj_model::graph::FLOW_BYTES_LIMIT;
 use orloj_model::id::{CalendarName, Millis, TaskId, check_job_id};
-use orloj_model::job::{JOB_CALENDARS_LIMIT, PARAMS_LIMIT, TEXT_LIMIT, TITLE_LIMIT};
-use orloj_model::trigger::placeholder::{self, FireValues};
+use orloj_model::job::{FIELD_LIMIT, JOB_CALENDARS_LIMIT, PARAMS_LIMIT, TEXT_LIMIT, TITLE_LIMIT};
+use orloj_model::trigger::placeholder::{self, FireValues, PlaceholderError};
 use orloj_model::trigger::{TRIGGER_LIMIT, Trigger, Zone};
 use serde_json::Value;
 
@@ -36,11 +36,7 @@ impl JobSpec {
             faults.push(FieldError::new("/misfireCap", message));
         }
         self.check_calendars(&mut faults);
-        if let Some(key) = &self.business_key
-            && let Err(error) = placeholder::check(key)
-        {
-            faults.push(FieldError::new("/businessKey", error.to_string()).at(error.position));
-        }
+        faults.extend(key_fault("/businessKey", self.business_key.as_deref(), job));
         faults.extend(params_faults("/params", &self.params.0, job));
         self.check_steps(job, &mut faults);
         faults
@@ -56,12 +52,8 @@ impl JobSpec {
             let pointer = format!("/steps/{place}/params");
             faults.extend(params_faults(&pointer, &step.params.0, job));
             bytes += step.bytes();
-            if let Some(key) = &step.business_key
-                && let Err(error) = placeholder::check(key)
-            {
-                let pointer = format!("/steps/{place}/businessKey");
-                faults.push(FieldError::new(pointer, error.to_string()).at(error.position));
-            }
+            let pointer = format!("/steps/{place}/businessKey");
+            faults.extend(key_fault(&pointer, step.business_key.as_deref(), job));
         }
         if bytes > FLOW_BYTES_LIMIT {
             let message =
@@ -116,10 +108,7 @@ pub fn params_faults(pointer: &str, params: &Value, job: &str) -> Vec<FieldError
         return faults;
     }
     let text = params.to_string();
-    // What is filled in has the same length at every instant.
-    let utc = Zone::utc();
-    let values = FireValues { job, task: TaskId([0; 16]), scheduled_at: 0, zone: &utc };
-    match placeholder::expand_fire(&text, &values) {
+    match filled(&text, job) {
         Ok(filled) if filled.len().max(text.len()) > PARAMS_LIMIT => {
             let message = format!(
                 "{} bytes of compact JSON with its placeholders filled in are more than {PARAMS_LIMIT}",
@@ -132,6 +121,32 @@ pub fn params_faults(pointer: &str, params: &Value, job: &str) -> Vec<FieldError
         Err(error) => faults.push(FieldError::new(pointer, error.to_string())),
     }
     faults
+}
+
+/// What is wrong with a business key: its placeholders, and its length once these are filled in for this job.
+fn key_fault(pointer: &str, key: Option<&str>, job: &str) -> Option<FieldError> {
+    let key = key?;
+    let fault = |error: PlaceholderError| FieldError::new(pointer, error.to_string()).at(error.position);
+    if let Err(error) = placeholder::check(key) {
+        return Some(fault(error));
+    }
+    match filled(key, job) {
+        Ok(filled) if filled.len() > FIELD_LIMIT => {
+            let (length, shown) = (filled.len(), shortened(key));
+            let message = format!(
+                "{shown:?}: {length} bytes with its placeholders filled in are more than {FIELD_LIMIT}"
+            );
+            Some(FieldError::new(pointer, message))
+        }
+        Ok(_) => None,
+        Err(error) => Some(fault(error)),
+    }
+}
+
+/// A text as a fire of this job fills it in: what comes out has the same length at every instant and in every zone.
+fn filled(text: &str, job: &str) -> Result<String, PlaceholderError> {
+    let utc = Zone::utc();
+    placeholder::expand_fire(text, &FireValues { job, task: TaskId([0; 16]), scheduled_at: 0, zone: &utc })
 }
 
 /// Checks every string, so that an error names the place; keys may hold placeholders too.
