@@ -46,7 +46,13 @@ fn create() -> Call {
     Call::new(TAG, "POST", "/openapi/v1/jobs", "Create a job")
         .takes::<JobSpec>(example)
         .answers::<Job>(201, "It was created.", job())
-        .refuses(&[Code::JobExists, Code::HandlerUnknown, Code::CallbackUrlNotAllowed, Code::Conflict])
+        .refuses(&[
+            Code::JobExists,
+            Code::ExecutorDenied,
+            Code::HandlerUnknown,
+            Code::CallbackUrlNotAllowed,
+            Code::Conflict,
+        ])
 }
 
 fn list() -> Call {
@@ -81,7 +87,13 @@ fn replace() -> Call {
         .takes::<JobSpec>(spec())
         .answers::<Job>(200, "It was replaced.", job())
         .answers::<Job>(201, "It was created.", job())
-        .refuses(&[Code::VersionConflict, Code::HandlerUnknown, Code::CallbackUrlNotAllowed, Code::Conflict])
+        .refuses(&[
+            Code::VersionConflict,
+            Code::ExecutorDenied,
+            Code::HandlerUnknown,
+            Code::CallbackUrlNotAllowed,
+            Code::Conflict,
+        ])
 }
 
 fn patch() -> Call {
@@ -89,7 +101,13 @@ fn patch() -> Call {
         .text("The body is a JSON merge patch (RFC 7396) of the job's definition: `null` takes a field out.")
         .takes::<JobPatch>(json!({ "priority": 7, "businessKey": null }))
         .answers::<Job>(200, "It was changed.", job())
-        .refuses(&[Code::JobNotFound, Code::VersionConflict, Code::HandlerUnknown, Code::Conflict])
+        .refuses(&[
+            Code::JobNotFound,
+            Code::VersionConflict,
+            Code::ExecutorDenied,
+            Code::HandlerUnknown,
+            Code::Conflict,
+        ])
 }
 
 fn delete() -> Call {
@@ -150,7 +168,13 @@ fn check() -> Call {
     .text("It is refused as replacing or creating the job would be, and changes nothing.")
     .takes::<JobSpec>(spec())
     .answers::<JobChecked>(200, "It is acceptable.", checked)
-    .refuses(&[Code::VersionConflict, Code::HandlerUnknown, Code::CallbackUrlNotAllowed, Code::Conflict])
+    .refuses(&[
+        Code::VersionConflict,
+        Code::ExecutorDenied,
+        Code::HandlerUnknown,
+        Code::CallbackUrlNotAllowed,
+        Code::Conflict,
+    ])
 }
 
 fn history() -> Call {
