@@ -169,7 +169,7 @@ async fn check_executor(api: &Api, request: HttpRequest<Body>) -> Result<Parts, 
     certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
     http::check_length(&head.headers, EXECUTOR_LIMIT)?;
     // Until the signature is checked anybody may have sent it.
-    let place = place_for(api, &head, &body).await?;
+    let place = place_for(api, &head, body.size_hint().exact()).await?;
     let body = http::read_body(body, EXECUTOR_LIMIT, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
         .ok()
@@ -181,9 +181,13 @@ async fn check_executor(api: &Api, request: HttpRequest<Body>) -> Result<Parts, 
     Ok((credentials, head, body))
 }
 
-/// A place for the body of an executor's call.
-async fn place_for(api: &Api, head: &axum::http::request::Parts, body: &Body) -> Result<Place, Failure> {
-    let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+/// A place for the body of an executor's call, of the length that it declares.
+async fn place_for(
+    api: &Api,
+    head: &axum::http::request::Parts,
+    declared: Option<u64>,
+) -> Result<Place, Failure> {
+    let declared = declared.and_then(|length| usize::try_from(length).ok());
     let asks = Asks {
         address: Remote::of(&head.extensions),
         connection: Remote::connection(&head.extensions),

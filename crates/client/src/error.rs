@@ -103,6 +103,7 @@ impl Error {
             Error::Problem(_) => {
                 !matches!(self.code(), None | Some(Code::CommitUnknown | Code::Internal | Code::NotReady))
             }
+            Error::Unreachable(faults) => faults.iter().all(|(_, fault)| fault.had_no_effect()),
             Error::Config { .. } | Error::NotFinished { .. } => true,
             Error::Answer { .. } => false,
         }

@@ -50,7 +50,7 @@ pub(crate) use executors::{Exec, Liveness};
 pub(crate) use fires::Planned;
 use jobs::Jobs;
 pub(crate) use jobs::{After, Duty};
-pub(crate) use leases::{attempt_ref, ended};
+pub(crate) use leases::{Over, attempt_ref, ended};
 use limits::Limits;
 use sharded::Sharded;
 

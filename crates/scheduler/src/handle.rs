@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use orloj_model::command::{Report, ShardRef};
 use orloj_model::executor::{ExecutorState, Registration};
-use orloj_model::id::{ExecutorId, Fence, Round, check_name};
-use orloj_model::key::ShardKey;
+use orloj_model::id::{ExecutorId, Round, check_name};
 use orloj_model::query;
 use orloj_model::task::{CHECKPOINT_LIMIT, MESSAGE_LIMIT, Outcome, Progress};
 use orloj_model::trigger::LAST_INSTANT;
@@ -18,7 +17,7 @@ use orloj_wire::protocol::{
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::core::{chance, ended};
+use crate::core::{Over, chance, ended};
 use crate::error::LeaderError;
 use crate::link::{self, ExecutorLink, LinkError, Target};
 use crate::metrics::Metrics;
@@ -34,7 +33,7 @@ pub(crate) enum Request {
     Register(Registration, Vec<protocol::Held>, oneshot::Sender<Result<Registered, LeaderError>>),
     Heartbeat(Heartbeat, oneshot::Sender<HeartbeatAck>),
     /// An executor reports the ends of these attempts.
-    Reported(ExecutorId, Vec<(ShardKey, Fence)>),
+    Reported(ExecutorId, Vec<Over>),
 }
 
 /// What the loop last said of itself; at most a few hundred milliseconds old.

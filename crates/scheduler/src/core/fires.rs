@@ -82,8 +82,11 @@ impl Core {
     }
 
     /// Fires did not get into the log, and neither did the grants of their tasks: there are no such tasks. No other grant
-    /// is tried for a while.
+    /// is tried for a while, unless there was none among them: smaller proposals may find the room that these did not.
     pub(crate) fn not_fired(&mut self, grants: &[Command], now: Now) {
+        if grants.is_empty() {
+            return;
+        }
         self.no_grants_before = now.mono_ms + NO_ROOM_PAUSE_MS;
         for shard in grants.iter().filter_map(granted) {
             if matches!(self.tracked.get(&shard), Some(Tracked::Granting { .. })) {

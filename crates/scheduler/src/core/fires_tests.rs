@@ -369,5 +369,6 @@ fn fires_that_found_no_room_in_the_log_leave_nothing_behind() {
     core.not_fired(&[grant], START);
     assert_eq!((core.counts().granting, core.counts().waiting), (0, 0));
     assert_eq!(core.with_grants(vec![planned(0, 1)], at(1)).len(), 1, "a full log is not asked for more");
+    core.not_fired(&[], at(150));
     assert_eq!(core.with_grants(vec![planned(0, 1)], at(200)).len(), 2);
 }

@@ -33,11 +33,14 @@ pub(crate) fn attempt_ref(lease: &Lease) -> AttemptRef {
     }
 }
 
+/// An attempt that is over with a report: its shard, its number where the report says it, its fence.
+pub(crate) type Over = (ShardKey, Option<u32>, Fence);
+
 /// The attempt that is over with a report.
-pub(crate) fn ended(command: &Command) -> Option<(ShardKey, Fence)> {
+pub(crate) fn ended(command: &Command) -> Option<Over> {
     match command {
-        Command::Report(report) => Some((report.shard.into(), report.fence)),
-        Command::Requeue { shard, fence, .. } => Some(((*shard).into(), *fence)),
+        Command::Report(report) => Some((report.shard.into(), Some(report.attempt), report.fence)),
+        Command::Requeue { shard, fence, .. } => Some(((*shard).into(), None, *fence)),
         _ => None,
     }
 }
@@ -225,11 +228,13 @@ impl Core {
     }
 
     /// An executor reports these attempts: their slots are free there, so others may have them in the entry that commits the
-    /// reports. The leases, and what limits jobs and callers, wait for that.
-    pub(crate) fn reported(&mut self, id: &ExecutorId, ended: &[(ShardKey, Fence)]) {
-        for (shard, fence) in ended {
+    /// reports. The leases, and what limits jobs and callers, wait for that. A report that does not name the attempt that is
+    /// held will be refused, and frees nothing.
+    pub(crate) fn reported(&mut self, id: &ExecutorId, ended: &[Over]) {
+        for (shard, attempt, fence) in ended {
             if let Some(Tracked::Held(held)) = self.tracked.get(shard)
                 && held.lease.fence == *fence
+                && attempt.is_none_or(|attempt| attempt == held.lease.attempt)
                 && held.executor == *id
                 && let Some(exec) = self.executors.get_mut(id)
             {

@@ -431,7 +431,7 @@ fn a_task_counts_until_its_report_is_committed() {
     ready(&mut core, 2, spec(Some("j")));
     let first = granted(&mut core);
     let executor = ExecutorId::new(first[0].1.as_str()).expect("a valid name");
-    core.reported(&executor, &[(shard(1), 9)]);
+    core.reported(&executor, &[(shard(1), Some(1), 9)]);
     assert_eq!(granted(&mut core), [], "its slot is free, and its job at its limit");
     core.event(
         &Event::AttemptEnded { shard: shard(1), executor, fence: 9, outcome: Outcome::Succeeded },

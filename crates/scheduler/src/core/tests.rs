@@ -228,9 +228,10 @@ fn the_slot_of_a_reported_attempt_is_given_away_once_before_its_report_is_commit
     let lease = running(&mut core, None);
     due(&mut core, 2, at(1));
     due(&mut core, 3, at(1));
-    let reported = (lease.shard, lease.fence);
+    let reported = (lease.shard, Some(lease.attempt), lease.fence);
     core.reported(&id("b"), &[reported]);
-    core.reported(&id("a"), &[(lease.shard, lease.fence + 1), (shard(2), lease.fence)]);
+    core.reported(&id("a"), &[(lease.shard, None, lease.fence + 1), (shard(2), None, lease.fence)]);
+    core.reported(&id("a"), &[(lease.shard, Some(lease.attempt + 1), lease.fence)]);
     core.plan(at(1));
     assert_eq!(proposals(&mut core), vec![], "nothing that it runs is over");
     core.reported(&id("a"), &[reported]);
