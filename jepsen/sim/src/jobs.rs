@@ -311,3 +311,18 @@ fn final_job(job: &query::JobView, rows: Vec<(u64, HistoryRow)>) -> FinalJob {
     }
     last
 }
+
+#[cfg(test)]
+impl SimJob {
+    /// One that fires once, and whose task takes so long.
+    pub(crate) fn once(number: u64, at_ms: i64, work_ms: u64) -> anyhow::Result<SimJob> {
+        let mut job = draw_one(&mut Rng::new(number), number)?;
+        let task = Submit { behaviour: "ok".to_owned(), work_ms, ..job.put.task.clone() };
+        job.put =
+            JobPut { fires: vec![Fires::Once { at_ms }], jitter_ms: 0, max_running: None, task, ..job.put };
+        job.definition.template = template(&job.put.task);
+        job.definition.triggers = vec![Trigger::new(kind(&job.put.fires[0])?, Limits::default())?];
+        job.definition.max_running = None;
+        Ok(job)
+    }
+}

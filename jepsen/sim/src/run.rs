@@ -57,7 +57,7 @@ pub struct Outcome {
 /// The simulation itself failed.
 pub fn run(plan: &Plan, dir: &Path) -> anyhow::Result<Outcome> {
     panics::watch();
-    let mut run = Run::boot(plan, dir)?;
+    let mut run = Run::boot(plan, dir, jobs::draw(plan.seed)?)?;
     run.load(plan)?;
     run.rest()?;
     run.read_everything()?;
@@ -75,14 +75,14 @@ struct Run {
 }
 
 impl Run {
-    fn boot(plan: &Plan, dir: &Path) -> anyhow::Result<Run> {
+    fn boot(plan: &Plan, dir: &Path, jobs: Vec<SimJob>) -> anyhow::Result<Run> {
         let mut world = World::new(plan, dir)?;
         for machine in &mut world.machines {
             machine.start(0)?;
         }
         let client = |number| Client::new(number, world.net.clone(), world.recorder.clone());
         let clients = (1..=CLIENTS).map(client).collect::<anyhow::Result<Vec<_>>>()?;
-        let mut run = Run { nemesis: Nemesis::idle(plan), world, clients, jobs: jobs::draw(plan.seed)? };
+        let mut run = Run { nemesis: Nemesis::idle(plan), world, clients, jobs };
         let serves = |world: &World| {
             world.machines.iter().filter_map(|one| one.replica()).any(|one| one.scheduler.serving().is_some())
         };
@@ -229,3 +229,7 @@ fn options(plan: &Plan) -> check::Options {
         ..check::Options::default()
     }
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;
