@@ -155,14 +155,14 @@ impl Operation {
 
     /// Whether an Idempotency-Key makes it single: it makes tasks, and the key stands for them.
     pub fn takes_idempotency_key(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Operation::Submit
-            | Operation::SubmitBatch
-            | Operation::SubmitSync
-            | Operation::RetryTask(_)
-            | Operation::Job(JobOperation::Run(_)) => true,
-            _ => false,
-        }
+                | Operation::SubmitBatch
+                | Operation::SubmitSync
+                | Operation::RetryTask(_)
+                | Operation::Job(JobOperation::Run(_))
+        )
     }
 
     /// Whether its nonce is spent in the log before it is made, since it makes no command that carries one.

@@ -240,7 +240,7 @@ fn the_slot_of_a_reported_attempt_is_given_away_once_before_its_report_is_commit
     let granted = proposals(&mut core);
     assert!(matches!(granted[..], [Command::Grant { .. }]), "{granted:?}");
     assert_eq!(core.counts().held, 1, "its lease goes on");
-    let (shard, fence) = reported;
+    let (shard, _, fence) = reported;
     core.event(&Event::AttemptEnded { shard, executor: id("a"), fence, outcome: Outcome::Succeeded }, at(3));
     core.plan(at(3));
     assert_eq!((proposals(&mut core), core.counts().held), (vec![], 0), "there is one slot");

@@ -113,7 +113,9 @@ fn row(subject: &Subject<'_>, event: &Event, cited: &BTreeSet<u64>) -> Option<Ro
         What::ReportAcked(acked) => (arrow(leader(), Some(acked.executor.clone()), false), "ok"),
         What::Effect(_) => (Shape::Note(node().unwrap_or_else(|| "sink".into())), "work"),
         What::Callback(_) => (arrow(leader(), node(), false), "work"),
-        What::JobPut(_) | What::JobStopped(_) => (Shape::Note(event.src.clone()), "plain"),
+        What::JobPut(_) | What::JobStopped(_) | What::KeyLimits(_) | What::Knock(_) => {
+            (Shape::Note(event.src.clone()), "plain")
+        }
         What::Probe(_) | What::Process(_) | What::FinalTask(_) | What::FinalTable(_) | What::FinalJob(_) => {
             (Shape::Note(node()?), "state")
         }

@@ -31,6 +31,8 @@ pub fn name(event: &Event) -> &'static str {
         What::JobStopped(_) => "job stopped",
         What::FinalJob(_) => "table job",
         What::Callback(_) => "callback",
+        What::KeyLimits(_) => "limits of a key",
+        What::Knock(_) => "call beyond the limits",
     }
 }
 
@@ -171,6 +173,14 @@ fn job_or_table(event: &Event) -> String {
             let signed = if callback.signed { "" } else { ", not signed" };
             let (status, version) = (&callback.status, callback.version);
             format!("{status} in version {version}, answered {}{signed}", callback.answered)
+        }
+        What::KeyLimits(limits) => {
+            let (all, submits) = (limits.requests_per_s, limits.submits_per_s);
+            format!("{}: {all} calls and {submits} submissions a second", limits.key)
+        }
+        What::Knock(knock) => {
+            let fate = if knock.let_in { "let in" } else { "kept out" };
+            format!("{}: {fate}, status {}", knock.key, knock.status)
         }
         _ => String::new(),
     }
