@@ -162,7 +162,7 @@ mod tests {
         let taken = denials.take();
         assert_eq!((taken.len(), total(&taken)), (KINDS + ADDRESSES + 1, 1_000));
         // One more for each code of a refusal.
-        assert!(KINDS + ADDRESSES + 20 <= DENIALS_PER_COMMAND);
+        const { assert!(KINDS + ADDRESSES + 20 <= DENIALS_PER_COMMAND) };
     }
 
     #[test]
