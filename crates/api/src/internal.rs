@@ -103,7 +103,8 @@ async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked,
     certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
     http::check_length(&head.headers, EXECUTOR_LIMIT)?;
     // Until the signature is checked anybody may have sent it.
-    let place = place_for(api, &head, &body).await?;
+    let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let place = place_for(api, &head, declared.unwrap_or(EXECUTOR_LIMIT)).await?;
     let body = http::read_body(body, EXECUTOR_LIMIT, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
         .ok()
@@ -115,13 +116,12 @@ async fn from_executor(api: &Api, request: HttpRequest<Body>) -> Result<Checked,
     Ok(Checked { credentials, head, body })
 }
 
-/// A place for the body of an executor's call.
-async fn place_for(api: &Api, head: &axum::http::request::Parts, body: &Body) -> Result<Place, Failure> {
-    let declared = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+/// A place for the body of an executor's call, which may have so many bytes.
+async fn place_for(api: &Api, head: &axum::http::request::Parts, length: usize) -> Result<Place, Failure> {
     let asks = Asks {
         address: Remote::of(&head.extensions),
         connection: Remote::connection(&head.extensions),
-        length: declared.unwrap_or(EXECUTOR_LIMIT).min(EXECUTOR_LIMIT),
+        length: length.min(EXECUTOR_LIMIT),
     };
     let place = api.shared().executor_bodies.take(asks, http::BODY_TIMEOUT).await;
     place.ok_or_else(|| {
