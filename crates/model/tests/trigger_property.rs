@@ -159,13 +159,17 @@ proptest! {
             prop_assert!(next.scheduled_at > due.through);
             prop_assert!(next.due_at > now || next.scheduled_at > now, "nothing that is due is left");
         }
-        // Without limits on the number of fires every instant is fired or counted.
+        // Without limits on the number of fires every instant is fired or counted. A fixed delay has none behind one of its
+        // own, nor behind one that makes a task.
         let mut progress = Progress::default();
-        let mut all = Vec::new();
+        let (mut all, mut held) = (Vec::new(), Millis::MIN);
         let mut at = last;
         while let Some(next) = schedule.next(&progress, at).filter(|next| next.scheduled_at <= due.through) {
-            at = next.scheduled_at;
-            progress.open = true;
+            let without_delays = schedule.next(&Progress { open: true, ..progress.clone() }, at);
+            let is_of_a_delay = without_delays.is_none_or(|other| other.triggers != next.triggers);
+            (at, held) = (next.scheduled_at, held.max(next.due_at));
+            let makes_a_task = matches!(policy, Misfire::FireAll { .. }) || now - held <= grace_ms as i64;
+            progress.open |= is_of_a_delay || makes_a_task;
             all.push(at);
         }
         let skipped: u64 = due.skipped.iter().map(|missed| missed.count).sum();

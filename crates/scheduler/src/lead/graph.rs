@@ -157,7 +157,7 @@ fn make(run_id: TaskId, run: &RunView, draw: &mut dyn FnMut() -> TaskId) -> Comm
             Command::Graph(Box::new(GraphCommand::MakeSteps { run: run_id, from, steps }))
         }
         Err(Unfilled { step, why }) => {
-            warn!(run = %run_id, job = run.job, step, why, "a run is cancelled: the texts of a step cannot be filled in");
+            warn!(run = %run_id, job = %run.job, %step, %why, "a run is cancelled: the texts of a step cannot be filled in");
             Command::Cancel { task: run_id, caller: None, claim: None }
         }
     }
