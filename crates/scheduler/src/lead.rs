@@ -193,9 +193,7 @@ impl<'a> Leader<'a> {
             self.core.executor_row(row, now);
         }
         // Before anything that they hold up is ready.
-        for (caller, limits) in query::caller_limits(&view)? {
-            self.core.limit_caller(&caller, Some(limits.max_running));
-        }
+        self.load_limits(&view)?;
         let mut after = None;
         loop {
             let page = query::running(&view, after.as_ref(), PAGE)?;

@@ -102,6 +102,14 @@ impl Leader<'_> {
         Ok(())
     }
 
+    /// Takes in how many tasks of callers may run at a time.
+    pub(super) fn load_limits<R: Read<Error = Fault>>(&mut self, view: &R) -> Result<(), Ended> {
+        for (caller, limits) in query::caller_limits(view)? {
+            self.core.limit_caller(&caller, Some(limits.max_running));
+        }
+        Ok(())
+    }
+
     /// Sees to it that what limits the job of a task is known, before the task counts or waits.
     pub(super) fn know_limit<R: Read<Error = Fault>>(
         &mut self,
