@@ -61,11 +61,16 @@ async fn bodies_of_executors_that_nobody_has_signed_are_bounded_together() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let path = "/internal/v1/executors/heartbeat";
-    let unsigned = |body: Body, address: &str| {
+    // Each over a connection of its own, since a connection has a bound, too.
+    let mut connections = 4_000..;
+    let mut unsigned = |body: Body, address: &str| {
         let mut draft = Draft::post(path, json!({}));
         draft.access_key = "e1".into();
         let (head, _) = draft.signed().into_parts();
-        from(Request::from_parts(head, body), address)
+        let mut request = Request::from_parts(head, body);
+        let port: u16 = connections.next().unwrap();
+        request.extensions_mut().insert(Remote(SocketAddr::new(address.parse().unwrap(), port)));
+        request
     };
     let mut slow = Vec::new();
     for number in 0..MANY {

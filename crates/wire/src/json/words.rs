@@ -30,10 +30,11 @@ fn quoted_after<'a>(said: &'a str, start: &str) -> Option<&'a str> {
 
 fn plain(said: &str) -> String {
     if let Some(name) = quoted_after(said, "unknown field ") {
-        return format!("there is no field {name:?}; {}", known(said));
+        // Each name in snake case is another spelling of one that is told as well.
+        return format!("there is no field {name:?}; {}", known(said, |name| !name.contains('_')));
     }
     if let Some(name) = quoted_after(said, "unknown variant ") {
-        return format!("{name:?} is not known here; {}", known(said));
+        return format!("{name:?} is not known here; {}", known(said, |_| true));
     }
     if let Some(field) = quoted_after(said, "duplicate field ") {
         return format!("the field {field:?} stands twice in one object");
@@ -48,12 +49,13 @@ fn plain(said: &str) -> String {
     }
 }
 
-/// What a message names that there is: `` …, expected one of `a`, `b` ``.
-fn known(said: &str) -> String {
+/// What a message names that there is, as far as it is to be told: `` …, expected one of `a`, `b` ``.
+fn known(said: &str, is_told: fn(&str) -> bool) -> String {
     match said.rsplit_once(", expected ") {
         Some((_, names)) => {
             let names = names.trim_start_matches("one of ").replace('`', "").replace(" or ", ", ");
-            format!("there is {names}")
+            let told: Vec<&str> = names.split(", ").filter(|name| is_told(name)).collect();
+            format!("there is {}", told.join(", "))
         }
         None => "there is none".to_owned(),
     }
