@@ -121,8 +121,10 @@ fn listeners(cluster: &Cluster) -> Vec<String> {
 /// Whether somebody with this certificate is let in, over a connection of its own: then a signature is asked for.
 async fn lets_in(identity: &[u8], roots: &str, url: &str) -> bool {
     let roots = reqwest::Certificate::from_pem_bundle(roots.as_bytes()).unwrap();
-    let builder = reqwest::Client::builder().no_proxy().tls_certs_only(roots);
-    let client = builder.identity(reqwest::Identity::from_pem(identity).unwrap()).build().unwrap();
+    // An executor's certificate names it by its id and not by its address.
+    let builder = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_hostnames(true);
+    let identity = reqwest::Identity::from_pem(identity).unwrap();
+    let client = builder.tls_certs_only(roots).identity(identity).build().unwrap();
     match client.post(url).send().await {
         Ok(answer) => answer.status().as_u16() == 401,
         Err(_) => false,
