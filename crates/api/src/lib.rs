@@ -55,6 +55,6 @@ pub use internal::router as internal_router;
 pub use keyring::{Keyring, KeyringError, Limits};
 pub use leader::Leader;
 pub use metrics::Metrics;
-pub use public::router as public_router;
+pub use public::{Takes, router as public_router};
 pub use seal::Sealer;
 pub use service::{Api, Options, Parts};

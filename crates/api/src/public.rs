@@ -1,4 +1,4 @@
-//! The public listener: the OpenAPI, health, metrics and the probe.
+//! The public listener, and that of administrators where there is one: the OpenAPI, health, metrics and the probe.
 //!
 //! The order of checks is fixed: route, failed tries of the address, form of the credentials, length, body,
 //! signature and scope; what follows, the time among it, is up to the leader: a clock of each replica's own
@@ -27,20 +27,45 @@ use crate::http;
 use crate::keyring::is_access_key;
 use crate::outcome::{Answer, DENIED_HEADER, Failure, finish, is_denial};
 use crate::request::Request;
-use crate::route::{self, Operation};
+use crate::route::{self, Access, Operation};
 use crate::service::Api;
 use crate::tries::Tries;
 
+/// Whose calls a listener takes, so that a rule of the network can part administrators from callers. What a key may do
+/// is judged all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// Everybody's.
+    All,
+    /// Those of callers, and what everybody may ask.
+    Callers,
+    /// Those of administrators, and what everybody may ask.
+    Administrators,
+}
+
+impl Takes {
+    fn takes(self, operation: Operation) -> Result<Operation, Failure> {
+        let (others, theirs) = match (self, operation.access()) {
+            (Takes::Callers, Access::Admin) => ("administrators", "that of administrators"),
+            (Takes::Administrators, Access::Caller) => ("callers", "the public one"),
+            _ => return Ok(operation),
+        };
+        let detail = format!("this is a call of {others}, and another listener takes it: {theirs}");
+        Err(Failure::new(Code::NotFound, detail))
+    }
+}
+
 pub(crate) struct Public {
     pub(crate) api: Api,
+    takes: Takes,
     pub(crate) registry: Arc<Registry>,
     bodies: Bodies,
     tries: Mutex<Tries>,
 }
 
-/// The router of the public listener.
-pub fn router(api: Api, registry: Arc<Registry>) -> Router {
-    let public = Arc::new(Public { api, registry, bodies: Bodies::new(), tries: Mutex::default() });
+/// The router of the public listener, or of that of administrators.
+pub fn router(api: Api, registry: Arc<Registry>, takes: Takes) -> Router {
+    let public = Arc::new(Public { api, takes, registry, bodies: Bodies::new(), tries: Mutex::default() });
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
@@ -76,7 +101,8 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
     let clock = &public.api.shared().clock;
     let began = clock.monotonic();
     let request_id = http::new_request_id();
-    let found = route::find(request.method().as_str(), request.uri().path());
+    let found = route::find(request.method().as_str(), request.uri().path())
+        .and_then(|operation| public.takes.takes(operation));
     let name = found.as_ref().map_or("none", Operation::name);
     let access_key = claimed_key(&request);
     let address = Remote::of(request.extensions());

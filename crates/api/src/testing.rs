@@ -20,6 +20,7 @@ mod job_runs;
 mod jobs;
 mod json;
 mod limits;
+mod listeners;
 mod lists;
 mod markers;
 mod messages;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use orloj_api::{Api, Directory, Parts, debug_router, internal_router, peer, public_router};
+use orloj_api::{Api, Directory, Parts, Takes, debug_router, internal_router, peer, public_router};
 use orloj_model::id::NodeId;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_net::{Bounds, TlsOptions, serve};
@@ -49,6 +49,9 @@ use tls::{PublicOptions, ReplicaTls};
 pub struct Config {
     /// Where to listen for callers, `host:port`. Default: host and port of `store.api`.
     pub listen: Option<String>,
+    /// Where to listen for administrators, `host:port`; `listen` then takes none of their calls. Default: nowhere, and
+    /// `listen` takes them, too.
+    pub listen_admin: Option<String>,
     /// Where to listen for replicas and executors, `host:port`. Default: `store.internal`.
     pub listen_internal: Option<String>,
     /// The file with keys and secrets, mode 0600. Required.
@@ -163,12 +166,10 @@ async fn serve_replica(config: Config, secrets: Secrets, tls: ReplicaTls) -> any
     let stop = stop_token().context("cannot handle signals")?;
     // The listeners first: a port that is taken must not cost a start of the storage.
     let public = bind("listen", config.listen()).await?;
+    let admin = bind_if("listen-admin", config.listen_admin.as_deref()).await?;
     let internal = bind("listen-internal", config.listen_internal()).await?;
-    let debug = match &config.listen_debug {
-        Some(address) => Some(bind("listen-debug", address).await?),
-        None => None,
-    };
-    let listeners = Listeners { public, internal, debug };
+    let debug = bind_if("listen-debug", config.listen_debug.as_deref()).await?;
+    let listeners = Listeners { public, admin, internal, debug };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let signer = peer::signer(secrets.cluster.clone(), Arc::clone(&clock));
     let transport = HttpTransport::new(signer, tls.cluster.as_ref())?;
@@ -205,9 +206,17 @@ async fn bind(option: &str, address: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("{option} = {address:?}: cannot listen"))
 }
 
+async fn bind_if(option: &str, address: Option<&str>) -> anyhow::Result<Option<TcpListener>> {
+    match address {
+        Some(address) => bind(option, address).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Where a replica listens.
 struct Listeners {
     public: TcpListener,
+    admin: Option<TcpListener>,
     internal: TcpListener,
     debug: Option<TcpListener>,
 }
@@ -215,7 +224,8 @@ struct Listeners {
 impl Listeners {
     /// The ports that others can reach.
     fn ports(&self) -> std::io::Result<Vec<u16>> {
-        Ok(vec![self.public.local_addr()?.port(), self.internal.local_addr()?.port()])
+        let reached = [Some(&self.public), self.admin.as_ref(), Some(&self.internal)];
+        reached.into_iter().flatten().map(|listener| Ok(listener.local_addr()?.port())).collect()
     }
 }
 
@@ -226,6 +236,7 @@ struct Running {
     /// Cancelled once the scheduler has ended, however it did.
     scheduler_ended: CancellationToken,
     public: JoinHandle<()>,
+    admin: Option<JoinHandle<()>>,
     internal: JoinHandle<()>,
     /// Ends the internal listener, which peers need until this node has handed over and stopped.
     internal_ends: CancellationToken,
@@ -276,6 +287,14 @@ impl Running {
             // Ends with the others; nobody waits for what it still answers.
             tokio::spawn(serve(debug, debug_router(api.clone()), Bounds::PUBLIC, None, ends.clone()));
         }
+        let registry = Arc::new(registry);
+        let serve_public = |listener, takes| {
+            let router = public_router(api.clone(), Arc::clone(&registry), takes);
+            tokio::spawn(serve(listener, router, Bounds::PUBLIC, tls.public.clone(), ends.clone()))
+        };
+        let takes = if listeners.admin.is_some() { Takes::Callers } else { Takes::All };
+        let public = serve_public(listeners.public, takes);
+        let admin = listeners.admin.map(|listener| serve_public(listener, Takes::Administrators));
         let scheduler_ended = CancellationToken::new();
         let (told, stop) = (scheduler_ended.clone().drop_guard(), ends.clone());
         Ok(Running {
@@ -285,13 +304,8 @@ impl Running {
                 scheduler.run(stop).await
             }),
             scheduler_ended,
-            public: tokio::spawn(serve(
-                listeners.public,
-                public_router(api.clone(), Arc::new(registry)),
-                Bounds::PUBLIC,
-                tls.public,
-                ends.clone(),
-            )),
+            public,
+            admin,
             internal: tokio::spawn(serve(
                 listeners.internal,
                 internal_router(api),
@@ -308,6 +322,9 @@ impl Running {
     async fn stop(self, store: &Store) -> anyhow::Result<()> {
         let scheduling = ended("scheduler", self.scheduler).await;
         ended("public listener", self.public).await;
+        if let Some(admin) = self.admin {
+            ended("listener of administrators", admin).await;
+        }
         within("audit", self.api.finish()).await;
         within("store", store.shutdown()).await;
         self.internal_ends.cancel();

@@ -174,7 +174,7 @@ impl Process {
             store: store.clone(),
             scheduler,
             clock,
-            public: orloj_api::public_router(api.clone(), Arc::new(registry)),
+            public: orloj_api::public_router(api.clone(), Arc::new(registry), orloj_api::Takes::All),
             internal: orloj_api::internal_router(api.clone()),
             debug: orloj_api::debug_router(api),
         })));

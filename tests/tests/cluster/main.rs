@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod access;
+mod admin_listener;
 mod all_killed;
 mod bench;
 mod callbacks;

@@ -197,8 +197,8 @@ async fn node(
     };
     let api = Api::start(parts, stop.clone()).unwrap();
     let debug = crate::debug_router(api.clone());
-    let (public, internal) =
-        (crate::public_router(api.clone(), Arc::new(registry)), crate::internal_router(api.clone()));
+    let public = crate::public_router(api.clone(), Arc::new(registry), crate::Takes::All);
+    let internal = crate::internal_router(api.clone());
     for (listener, router, bounds) in [
         (public_listener, public.clone(), Bounds::PUBLIC),
         (internal_listener, internal.clone(), Bounds::INTERNAL),

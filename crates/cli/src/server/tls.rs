@@ -47,7 +47,7 @@ pub struct ReplicaTls {
     pub cluster: Option<ClusterTls>,
     /// The internal listener's end.
     pub internal: Option<Arc<ServerTls>>,
-    /// The public listener's end.
+    /// The end of the public listener, and of that of administrators.
     pub public: Option<Arc<ServerTls>>,
     /// What is read again, and how often.
     fresh: Vec<(Arc<Tls>, Duration)>,
@@ -70,6 +70,9 @@ impl ReplicaTls {
         }
         if tls.public.is_none() {
             check_plaintext("listen", config.listen(), insecure_plaintext)?;
+            if let Some(address) = &config.listen_admin {
+                check_plaintext("listen-admin", address, insecure_plaintext)?;
+            }
         }
         Ok(tls)
     }

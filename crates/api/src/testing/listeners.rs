@@ -1,0 +1,37 @@
+//! Listeners that take the calls of callers, or those of administrators, alone.
+
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+
+use super::access::put;
+use super::{Draft, Node, Universe};
+use crate::Takes;
+
+/// The same node behind a listener that takes these calls.
+fn behind(node: &Node, takes: Takes) -> Node {
+    let public = crate::public_router(node.api.clone(), Arc::new(Registry::default()), takes);
+    Node { public, ..node.clone() }
+}
+
+#[tokio::test]
+async fn callers_and_administrators_can_be_parted_by_their_listeners() {
+    let universe = Universe::of(2).await;
+    for node in &universe.nodes {
+        let (callers, administrators) = (behind(node, Takes::Callers), behind(node, Takes::Administrators));
+        let of_a_caller = || Draft::submit(json!({"handler": "echo"}));
+        let of_an_administrator = || put("/openapi/v1/callers/shop", json!({}));
+        callers.call(&of_a_caller()).await.task_id();
+        administrators.call(&of_an_administrator()).await.is_ok();
+        administrators.call(&of_a_caller()).await.is(404, "not_found");
+        callers.call(&of_an_administrator()).await.is(404, "not_found");
+        // Whoever asks: the key is not looked at.
+        callers.call(&Draft::post("/openapi/v1/cluster/transfer", Value::Null)).await.is(404, "not_found");
+        for listener in [&callers, &administrators] {
+            listener.call(&Draft::get("/openapi/v1/cluster")).await.is_ok();
+            listener.call(&Draft::get("/openapi/v1/cluster").by_admin()).await.is_ok();
+            listener.call(&Draft::get("/openapi/v1/nothing")).await.is(404, "not_found");
+        }
+    }
+}
