@@ -11,8 +11,9 @@ use crate::Takes;
 
 /// The same node behind a listener that takes these calls.
 fn behind(node: &Node, takes: Takes) -> Node {
-    let public = crate::public_router(node.api.clone(), Arc::new(Registry::default()), takes);
-    Node { public, ..node.clone() }
+    let mut node = node.clone();
+    node.public = crate::public_router(node.api.clone(), Arc::new(Registry::default()), takes);
+    node
 }
 
 #[tokio::test]
