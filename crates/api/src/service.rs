@@ -28,6 +28,7 @@ use crate::limit::Decision;
 use crate::metrics::Metrics;
 use crate::ops;
 use crate::outcome::{Answer, Failure};
+use crate::outlook::Outlook;
 use crate::page::Tokens;
 use crate::request::Request;
 use crate::route::{self, Operation};
@@ -78,6 +79,8 @@ pub struct Parts {
     pub random: Arc<dyn Random>,
     /// What is counted.
     pub metrics: Metrics,
+    /// Looks where the names of callbacks lead.
+    pub outlook: Outlook,
 }
 
 /// The API of one node. Clones stand for the same.
@@ -94,6 +97,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) metrics: Metrics,
+    pub(crate) outlook: Outlook,
     pub(crate) gate: Arc<Gate>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
@@ -155,6 +159,7 @@ impl Api {
             clock: parts.clock,
             random: parts.random,
             metrics: parts.metrics,
+            outlook: parts.outlook,
             gate: Arc::default(),
             hub,
             denials: Denials::default(),

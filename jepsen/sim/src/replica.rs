@@ -2,20 +2,22 @@
 
 mod seams;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
-use orloj_api::{Api, Directory, Keyring, Limits, Parts, Sealer};
+use futures_util::future::BoxFuture;
+use orloj_api::{Api, Directory, Keyring, Limits, Outlook, Parts, Sealer};
 use orloj_model::id::CallerId;
 use orloj_model::query;
 use orloj_model::task::Status;
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_raft_store::environment::Environment;
 use orloj_raft_store::{Options as StoreOptions, Store};
-use orloj_scheduler::callback::{Callbacks, Policy};
+use orloj_scheduler::callback::{Callbacks, Policy, Resolver};
 use orloj_scheduler::{Options as SchedulerOptions, Scheduler, Service};
 use orloj_wire::callback::{HostEntry, HostRule, WebhookSecret};
 use orloj_wire::random::SystemRandom;
@@ -41,6 +43,15 @@ pub const EXECUTOR_SECRET: &str = "ek_EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE
 const CLUSTER_SECRET: &str = "ck_CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC";
 /// The largest answer, in bytes.
 const ANSWER_LIMIT: usize = 64 << 20;
+
+/// There is no name server: where callbacks go is found out by the sends.
+struct NoNames;
+
+impl Resolver for NoNames {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Vec<IpAddr>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+}
 
 /// What a replica is made of.
 #[derive(Clone)]
@@ -164,6 +175,7 @@ impl Process {
             directory,
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.clone()),
+            outlook: Outlook::new(Arc::new(NoNames), Vec::new(), Arc::clone(&clock)),
             clock: Arc::clone(&clock),
             random: Arc::new(SystemRandom),
             metrics: orloj_api::Metrics::register(&mut registry),

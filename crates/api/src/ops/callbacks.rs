@@ -1,5 +1,7 @@
 //! Callbacks: whether a task may have one, what became of it, and sending it again.
 
+use std::collections::BTreeSet;
+
 use orloj_model::command::{CallbackCommand, Command};
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
@@ -17,6 +19,20 @@ use crate::view;
 struct Nothing {}
 
 impl Call<'_> {
+    /// Looks where the names in these addresses lead, for [`callback_url`](Call::callback_url) to know. Where there is
+    /// no address there is nothing to wait for.
+    pub(super) async fn look_where_callbacks_lead<'u>(&self, urls: impl IntoIterator<Item = &'u str>) {
+        let mut urls = urls.into_iter().peekable();
+        if urls.peek().is_none() {
+            return;
+        }
+        let policy = self.caller().and_then(|caller| Ok(self.shared.directory.policy_of(caller)?));
+        let Ok(Some(policy)) = policy else { return };
+        let hosts: BTreeSet<String> =
+            urls.filter_map(|url| Some(check_url(url, &policy.hosts).ok()?.host().to_owned())).collect();
+        self.shared.outlook.look(hosts).await;
+    }
+
     /// The address as it is stored, if the caller may have callbacks there.
     pub(super) fn callback_url(&self, url: &str) -> Result<String, Failure> {
         let refuse = |message: String| {
@@ -26,6 +42,9 @@ impl Call<'_> {
         let destination = check_url(url, &policy.hosts).map_err(|fault| refuse(fault.to_string()))?;
         if policy.secrets.is_empty() {
             return Err(refuse("this caller has no webhook secret to sign with".to_owned()));
+        }
+        if self.shared.outlook.leads_astray(&destination) {
+            return Err(refuse(format!("{} leads where callbacks may not go", destination.host())));
         }
         Ok(destination.url().to_owned())
     }

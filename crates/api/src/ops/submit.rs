@@ -25,7 +25,9 @@ const STILL_KNOWN_MS: Millis = 60_000;
 impl Call<'_> {
     pub(super) async fn submit(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
-        let command = self.submission(self.body()?, Some(self.claim()), self.idempotency(), &[])?;
+        let body: rest::Submit = self.body()?;
+        self.look_where_callbacks_lead(body.callback_url.as_deref()).await;
+        let command = self.submission(body, Some(self.claim()), self.idempotency(), &[])?;
         if is_on(Mutant::AckBeforeCommit) {
             return Ok(self.answer_at_once(command));
         }

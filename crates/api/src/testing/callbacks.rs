@@ -32,6 +32,33 @@ fn send(universe: &Universe, task: &str, series: u32, number: u8, outcome: SendO
 }
 
 #[tokio::test]
+async fn b117_a_name_that_leads_inside_is_refused_as_it_is_submitted_whichever_way() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let inside = "https://inside.example.com/cb";
+    let body = json!({"handler": "echo", "callbackUrl": inside});
+    let short = json!({"handler": "echo", "callbackUrl": inside, "estimatedDurationMs": 1});
+    let job = json!({"handler": "echo", "callbackUrl": inside, "triggers": []});
+    let put = Draft { method: "PUT".into(), ..Draft::post("/openapi/v1/jobs/nightly", job.clone()) };
+    for draft in [
+        Draft::submit(body.clone()),
+        Draft::post("/openapi/v1/tasks/sync", short),
+        Draft::post("/openapi/v1/jobs/nightly/check", job),
+        put,
+    ] {
+        let reply = node.call(&draft).await;
+        reply.is(422, "callback_url_not_allowed");
+        assert_eq!(reply.body["errors"][0]["pointer"], "/callbackUrl", "{}", draft.path);
+        assert!(!reply.text.contains("10.0.0.5"), "nobody learns where: {}", reply.text);
+    }
+    let good = json!({"handler": "echo", "callbackUrl": URL});
+    let batch = Draft::post("/openapi/v1/tasks/batch", json!({"tasks": [body, good]}));
+    let reply = node.call(&batch).await;
+    assert_eq!(reply.body["results"][0]["problem"]["code"], "callback_url_not_allowed");
+    assert_eq!(reply.body["results"][1]["status"], 202, "of this name nobody knows: the send will tell");
+}
+
+#[tokio::test]
 async fn only_listed_addresses_are_taken() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

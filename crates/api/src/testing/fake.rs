@@ -5,6 +5,7 @@ mod behind;
 mod jobs;
 mod steer;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +27,7 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
     PeerError, ProposeError, ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
 };
+use orloj_scheduler::callback::Resolver;
 use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
@@ -37,7 +39,7 @@ use super::fake_keys;
 use super::fake_leader::FakeLeader;
 use super::json::Json;
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
-use crate::{Api, Backend, Directory, Leader, Metrics, Options, Parts};
+use crate::{Api, Backend, Directory, Leader, Metrics, Options, Outlook, Parts};
 use behind::Behind;
 
 /// When every test begins, in Unix seconds.
@@ -155,6 +157,16 @@ impl Universe {
     }
 }
 
+/// Knows one name, which leads inside.
+struct FakeNames;
+
+impl Resolver for FakeNames {
+    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Vec<IpAddr>> {
+        let inside = host.starts_with("inside.").then_some(IpAddr::from([10, 0, 0, 5]));
+        Box::pin(std::future::ready(inside.into_iter().collect()))
+    }
+}
+
 async fn node(
     id: NodeId,
     shared: &Arc<Shared>,
@@ -194,6 +206,7 @@ async fn node(
         clock: Arc::clone(&shared.clock) as _,
         random: Arc::new(SystemRandom),
         metrics,
+        outlook: Outlook::new(Arc::new(FakeNames), Vec::new(), Arc::clone(&shared.clock) as _),
     };
     let api = Api::start(parts, stop.clone()).unwrap();
     let debug = crate::debug_router(api.clone());

@@ -49,13 +49,12 @@ pub(super) fn keyring() -> Keyring {
     keyring.add_caller(caller("b"), "ak_B", secret(SECRET_B), Limits::default()).unwrap();
     keyring.add_caller(caller("b"), "ak_OFF", secret(SECRET_B), Limits::default()).unwrap();
     keyring.set_enabled("ak_OFF", false);
-    let entry = HostEntry {
-        host: "hooks.example.com".into(),
-        ports: vec![443],
-        plain_http: false,
-        allow_cidrs: vec![],
-    };
-    let hosts = vec![HostRule::new(&entry).unwrap()];
+    let hosts = ["hooks.example.com", "inside.example.com"].map(|host| {
+        let host = host.to_owned();
+        let entry = HostEntry { host, ports: vec![443], plain_http: false, allow_cidrs: vec![] };
+        HostRule::new(&entry).unwrap()
+    });
+    let hosts = hosts.to_vec();
     keyring.set_callbacks(
         caller("a"),
         Policy { hosts, secrets: vec![WebhookSecret::of([7; 32])], unopened: false },

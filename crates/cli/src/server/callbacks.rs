@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use orloj_api::Directory;
+use orloj_api::{Directory, Outlook};
 use orloj_net::OutsideTls;
 use orloj_scheduler::callback::{Callbacks, HttpCallbackLink, SystemResolver};
 use orloj_wire::address::Cidr;
@@ -34,6 +34,14 @@ impl Options {
                 .with_context(|| format!("allow-cidrs: {text:?} is not an address range like 10.0.0.0/8"))
         };
         self.allow_cidrs.iter().map(range).collect()
+    }
+
+    /// Looks where the names of callbacks lead as tasks are submitted.
+    ///
+    /// # Errors
+    /// A range that is none.
+    pub fn outlook(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Outlook> {
+        Ok(Outlook::new(Arc::new(SystemResolver), self.cidrs()?, clock))
     }
 
     /// The sender: trusts the certificates that this machine trusts. `own_ports` are those of this replica's listeners.

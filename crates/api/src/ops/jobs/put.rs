@@ -91,7 +91,9 @@ impl Call<'_> {
         for _ in 0..TRIES {
             let known = self.shared.backend.job(key)?.value;
             let version = known.as_ref().map_or(0, |view| view.job.version);
-            let (spec, now) = (body(known.as_ref())?, self.now());
+            let spec = body(known.as_ref())?;
+            self.look_where_callbacks_lead(spec.callback_url.as_deref()).await;
+            let now = self.now();
             let definition = self.definition(key, &spec, known.as_ref(), now)?;
             let flow = self.flow(&spec, known.as_ref())?;
             if guard.is_some_and(|guard| guard != version) {
