@@ -158,7 +158,7 @@ pub struct BackfillArgs {
     /// What becomes of each while earlier tasks are open. Default: queue, one after the other.
     #[arg(long, value_enum, requires = "from")]
     pub overlap: Option<OverlapArg>,
-    /// Stop it. The tasks that it has made go on.
+    /// Stop it: nothing further is made up for, and those of its tasks that no executor has taken are cancelled.
     #[arg(long, conflicts_with = "from")]
     pub stop: bool,
 }

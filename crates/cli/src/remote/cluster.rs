@@ -6,7 +6,7 @@ use orloj_wire::rest::Cluster;
 
 use super::{Principal, connect, output};
 use crate::args::ClusterCommand;
-use crate::exit::Outcome;
+use crate::exit::{Code, Outcome};
 
 /// Runs one of the commands.
 ///
@@ -17,6 +17,10 @@ pub async fn run(command: ClusterCommand, json: bool) -> Outcome {
         ClusterCommand::Status => {
             let cluster = connect(Principal::Either)?.cluster().await?;
             show(&cluster, json)?;
+            if cluster.leader.is_none() {
+                // For scripts: what changes something would be refused now.
+                return Ok(Code::Unreachable.into());
+            }
         }
         ClusterCommand::Transfer { to } => {
             let moved = connect(Principal::Admin)?.transfer(to).await?;

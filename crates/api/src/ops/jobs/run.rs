@@ -108,8 +108,8 @@ fn skipped(view: &JobView, reason: SkipReason) -> Failure {
     }
     let open = view.state.open;
     let detail = format!(
-        "no task was made ({}): {open} earlier ones are open; another \"overlap\" in the body can allow, queue or \
-         replace",
+        "no task was made ({}): {open} earlier ones are open; the overlap policies allow, queue and cancelOther, \
+         which a request to run it may name, make one",
         reason.name()
     );
     Failure::new(Code::OverlapSkipped, detail)

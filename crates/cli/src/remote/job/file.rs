@@ -73,9 +73,51 @@ pub fn value(path: &Path) -> anyhow::Result<Value> {
 
 fn from_yaml(text: &str) -> anyhow::Result<Value> {
     // The plain form of an error speaks of the reader's own options.
-    serde_saphyr::from_str(text).map_err(|error| {
+    let value = serde_saphyr::from_str(text).map_err(|error| {
         let words = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
         anyhow!(words)
+    })?;
+    whole_numbers(value, &mut String::new())
+}
+
+/// The reader takes whole numbers that are longer than 64 bits, or begin with 0, for ones with a fraction. The first would
+/// be other numbers then.
+fn whole_numbers(value: Value, at: &mut String) -> anyhow::Result<Value> {
+    /// From here on a double does not tell neighbours apart.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let length = at.len();
+    let mut below = |part: &str, value: Value| {
+        at.push('/');
+        at.push_str(part);
+        let value = whole_numbers(value, at);
+        at.truncate(length);
+        value
+    };
+    Ok(match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            if float.fract() != 0.0 {
+                return Ok(Value::Number(number));
+            }
+            if float.abs() >= EXACT {
+                bail!(
+                    "{at}: {float} would be read as another number; write it in quotes, or with at most 64 bits"
+                );
+            }
+            Value::from(float as i64)
+        }
+        Value::Array(items) => {
+            let items = items.into_iter().enumerate().map(|(place, item)| below(&place.to_string(), item));
+            Value::Array(items.collect::<anyhow::Result<_>>()?)
+        }
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, field)| {
+                let field = below(&name, field)?;
+                Ok((name, field))
+            });
+            Value::Object(fields.collect::<anyhow::Result<Map<_, _>>>()?)
+        }
+        other => other,
     })
 }
 

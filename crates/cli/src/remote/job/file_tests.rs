@@ -114,6 +114,19 @@ fn a_mistake_is_shown_with_its_place_and_a_mark_under_the_character() {
 }
 
 #[test]
+fn no_number_of_yaml_becomes_another_one() {
+    for (text, right) in [("00123", json!(123)), ("1.0", json!(1)), ("-7", json!(-7)), ("1.5", json!(1.5))] {
+        let file = format!("jobId: a\nhandler: echo\nparams: {{n: [{text}]}}\n");
+        let value = from_yaml(&file).unwrap();
+        assert_eq!(value["params"]["n"][0], right, "{text}");
+    }
+    for text in ["12345678901234567890123", "18446744073709551616", "-9223372036854775809"] {
+        let said = error("j.yaml", &format!("jobId: a\nhandler: echo\nparams: {{n: [{text}]}}\n"));
+        assert!(said.contains("/params/n/0: ") && said.contains("another number"), "{said}");
+    }
+}
+
+#[test]
 fn a_value_is_named_by_job_and_field_and_not_by_a_line_that_nobody_wrote() {
     for (name, text) in [
         ("j.toml", "jobId = \"a\"\nhandler = \"echo\"\npriority = \"high\"\n"),

@@ -71,7 +71,12 @@ impl Import {
             None => Ok(imported),
             Some(faults) => Err(faults),
         });
+        let stands = |id: &str| self.jobs.iter().any(|job| job.job_id == id);
         match checked {
+            Ok(imported) if stands(&imported.job_id) => {
+                let why = format!("another job of the file has the id {:?} here", imported.job_id);
+                self.left_out.push(LeftOut { name, why });
+            }
             Ok(imported) => self.jobs.push(imported),
             Err(why) => self.left_out.push(LeftOut { name, why }),
         }

@@ -51,6 +51,7 @@ pub(super) fn job(job: &Job, json: bool) -> io::Result<()> {
         ("handler", text("handler")),
         ("overlap", text("overlap")),
         ("misfire", text("misfire")),
+        ("max running", definition["maxRunning"].as_u64().map(|most| most.to_string())),
         ("calendars", calendars.map(|names| words(names))),
         ("paused", paused),
         ("next fire", next),
@@ -59,6 +60,9 @@ pub(super) fn job(job: &Job, json: bool) -> io::Result<()> {
         ("counts", Some(counts(&state.counts))),
         ("params", definition.get("params").map(ToString::to_string)),
     ])?;
+    for step in definition["steps"].as_array().into_iter().flatten() {
+        output::line(&format!("step        {step}"))?;
+    }
     for trigger in definition["triggers"].as_array().into_iter().flatten() {
         output::line(&format!("trigger     {trigger}"))?;
     }

@@ -52,6 +52,9 @@ pub(super) struct Report<'a> {
     left_out: &'a [LeftOut],
     #[serde(skip)]
     wish: Wish,
+    /// A cluster was asked, or would have been had there been a job.
+    #[serde(skip)]
+    asked: bool,
 }
 
 impl<'a> Report<'a> {
@@ -64,11 +67,17 @@ impl<'a> Report<'a> {
             differences: Vec::new(),
             unknown_handlers: Vec::new(),
         };
-        Report { jobs: import.jobs.iter().map(taken).collect(), left_out: &import.left_out, wish }
+        Report {
+            jobs: import.jobs.iter().map(taken).collect(),
+            left_out: &import.left_out,
+            wish,
+            asked: false,
+        }
     }
 
     /// Goes through the jobs, one by one, until nobody answers any more.
     pub(super) async fn take(&mut self, client: &Client) {
+        self.asked = true;
         let mut lost = false;
         for taken in &mut self.jobs {
             if lost {
@@ -102,13 +111,12 @@ impl<'a> Report<'a> {
         for left in self.left_out {
             output::line(&format!("{}: left out: {}", left.name, left.why))?;
         }
-        let asked = self.jobs.iter().any(|taken| taken.result.is_some());
         let fates: Vec<Fate> = self.jobs.iter().filter_map(|taken| taken.result).collect();
         let (jobs, left) = (self.jobs.len(), self.left_out.len());
-        let summary = if asked { format!(" ({})", fate::summary(&fates)) } else { String::new() };
+        let summary = if self.asked { format!(" ({})", fate::summary(&fates)) } else { String::new() };
         let dry = if self.wish.dry_run { "dry run: " } else { "" };
         output::line(&format!("{dry}{jobs} jobs{summary}, {left} left out"))?;
-        match (self.wish.dry_run, asked) {
+        match (self.wish.dry_run, self.asked) {
             (false, _) => Ok(()),
             (true, true) => output::line(
                 "Not known before the import: what executors allow a handler to do, such as their lists of commands, \
