@@ -116,6 +116,19 @@ fn variable(name: &str) -> anyhow::Result<String> {
     }
 }
 
+/// The failure of a change, with what to do where nobody knows whether it was done.
+fn unsure(then: String) -> impl FnOnce(Error) -> Failure {
+    move |error| {
+        let is_unknown = error.is_unknown();
+        let failure = Failure::from(error);
+        if !is_unknown {
+            return failure;
+        }
+        let error = anyhow::anyhow!("{:#}\nIt is not known whether it was done: {then}", failure.error);
+        Failure { error, ..failure }
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {

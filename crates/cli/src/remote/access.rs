@@ -8,7 +8,7 @@ use orloj_wire::callback::HostEntry;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{AccessKey, Caller, Callers, MAX_AUDIT_PAGE, NewKey, PutCaller};
 
-use super::{Principal, connect, output, sealing};
+use super::{Principal, connect, output, sealing, unsure};
 use crate::args::access::{AuditArgs, CallerCommand, KeyCommand, PutCallerArgs};
 use crate::exit::{Failure, Outcome};
 
@@ -67,9 +67,12 @@ pub async fn key(command: KeyCommand, json: bool) -> Outcome {
         KeyCommand::Create { caller, admin: _, scopes, description } => {
             let wanted = NewKey { description, scopes };
             let made = match &caller {
-                Some(caller) => client.add_key(caller, &wanted).await?,
-                None => client.add_admin_key(&wanted).await?,
+                Some(caller) => client.add_key(caller, &wanted).await,
+                None => client.add_admin_key(&wanted).await,
             };
+            let look = "there may be a key that nobody has the secret of; the list of keys tells, and orloj key delete \
+                        takes it away";
+            let made = made.map_err(unsure(look.to_owned()))?;
             said(
                 json,
                 &made,

@@ -17,9 +17,10 @@ use orloj_wire::rest::MAX_PAGE;
 use orloj_wire::rest::job::{HistoryEntry, Job, PreviewJob, RunJob, StartBackfill};
 use orloj_wire::rest::preview::PreviewRequest;
 use orloj_wire::rest::trigger::{KindName, TriggerSpec};
+use orloj_wire::sign::new_nonce;
 use orloj_wire::time::Time;
 
-use super::{Principal, connect, output, task};
+use super::{Principal, connect, output, task, unsure};
 use crate::args::{BackfillArgs, FileFormat, JobCommand, JobRunArgs, OverlapArg, PreviewArgs};
 use crate::exit::{Failure, Outcome};
 
@@ -97,7 +98,8 @@ async fn history(client: &Client, job: &str, limit: usize, json: bool) -> Result
 async fn run_now(client: &Client, args: JobRunArgs, json: bool) -> Outcome {
     let params = args.params.as_deref().map(task::params).transpose().map_err(Failure::usage)?;
     let body = RunJob { params, overlap: args.overlap.map(policy) };
-    let run = client.run_job(&args.job, &body, args.idempotency_key.as_deref()).await?;
+    let key = args.idempotency_key.unwrap_or_else(new_nonce);
+    let run = client.run_job(&args.job, &body, Some(&key)).await.map_err(task::repeat(&key))?;
     if args.wait {
         if !json {
             output::note(&format!("made {}", run.task_id));
@@ -145,7 +147,8 @@ async fn backfill(client: &Client, args: BackfillArgs, json: bool) -> Result<(),
     let backfill = match (from, to) {
         (Some(from), Some(to)) => {
             let body = StartBackfill { from, to, overlap: args.overlap.map(policy) };
-            client.start_backfill(&args.job, &body).await?
+            let look = format!("orloj job backfill {0} and orloj job history {0} tell", args.job);
+            client.start_backfill(&args.job, &body).await.map_err(unsure(look))?
         }
         _ if args.stop => client.stop_backfill(&args.job).await?,
         _ => client.backfill(&args.job).await?,

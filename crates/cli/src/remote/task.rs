@@ -10,9 +10,10 @@ use anyhow::{Context as _, anyhow, bail};
 use orloj_client::{Client, Error, ListQuery, LogQuery};
 use orloj_wire::json::Strict;
 use orloj_wire::rest::{BackoffMs, LogSource, MAX_PAGE, Retry, Strategy, Submit, Submitted, Task};
+use orloj_wire::sign::new_nonce;
 use orloj_wire::time::Time;
 
-use super::{Principal, connect, graph, output};
+use super::{Principal, connect, graph, output, unsure};
 use crate::args::{ListArgs, Placement, SubmitArgs, TaskCommand};
 use crate::exit::{Code, Failure, Outcome};
 
@@ -51,8 +52,9 @@ pub async fn run(command: TaskCommand, json: bool) -> Outcome {
 
 async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
     let task = submission(&args).map_err(Failure::usage)?;
+    let key = args.idempotency_key.clone().unwrap_or_else(new_nonce);
     if args.sync {
-        let task = client.submit_sync(&task, args.idempotency_key.as_deref()).await?;
+        let task = client.submit_sync(&task, Some(&key)).await.map_err(repeat(&key))?;
         show(&task, json)?;
         if !task.is_terminal() {
             // It has not failed, and goes on; nor is it done.
@@ -61,7 +63,7 @@ async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
         }
         return Ok(ended(&task));
     }
-    let submitted = client.submit(&task, args.idempotency_key.as_deref()).await?;
+    let submitted = client.submit(&task, Some(&key)).await.map_err(repeat(&key))?;
     if args.wait {
         if !json {
             output::note(&format!("submitted {}", submitted.task_id));
@@ -69,6 +71,11 @@ async fn submit(client: &Client, args: SubmitArgs, json: bool) -> Outcome {
         return wait(client, &submitted.task_id, args.wait_timeout_ms, json).await;
     }
     taken(submitted, json)
+}
+
+/// What to do when the answer to a request under this key was lost.
+pub(super) fn repeat(key: &str) -> impl FnOnce(Error) -> Failure {
+    unsure(format!("repeat it with --idempotency-key {key}, and it is done once"))
 }
 
 /// A submission that was taken.

@@ -47,3 +47,32 @@ fn a_refused_value_is_named_in_plain_words() {
     said.is(4, &[]);
     assert!(said.err.contains("/priority: 11 is outside 0-9") && !said.err.contains("column"), "{said:?}");
 }
+
+#[test]
+fn where_the_answer_was_lost_it_says_how_to_go_on() {
+    let breaks = || replica(|_| None);
+    let lost = [
+        (vec!["task", "submit", "echo"], "--idempotency-key "),
+        (vec!["task", "submit", "echo", "--idempotency-key", "mine"], "--idempotency-key mine,"),
+        (vec!["job", "run", "nightly"], "--idempotency-key "),
+        (
+            vec![
+                "job",
+                "backfill",
+                "nightly",
+                "--from",
+                "2027-01-10T00:00:00Z",
+                "--to",
+                "2027-01-11T00:00:00Z",
+            ],
+            "orloj job history nightly",
+        ),
+    ];
+    for (line, told) in lost {
+        let said = orloj(&[&breaks()], &line);
+        said.is(3, &[]);
+        assert!(said.err.contains("not known whether it was done") && said.err.contains(told), "{said:?}");
+    }
+    let said = orloj(&[&breaks()], &["task", "get", "tsk_a"]);
+    assert!(!said.err.contains("not known whether"), "a question changes nothing: {said:?}");
+}
