@@ -46,14 +46,17 @@ impl Outlook {
         if hosts.is_empty() {
             return;
         }
-        let looks = stream::iter(hosts).for_each_concurrent(AT_ONCE, |host| async move {
-            let addresses = self.resolver.resolve(&host).await;
-            if !addresses.is_empty() {
-                self.remember(host, addresses);
-            }
-        });
+        let looks: Vec<_> = hosts.into_iter().map(|host| self.look_up(host)).collect();
+        let looks = stream::iter(looks).buffer_unordered(AT_ONCE).collect::<()>();
         // What is not known by then is looked at before the send.
         let _ = tokio::time::timeout(PATIENCE, looks).await;
+    }
+
+    async fn look_up(&self, host: String) {
+        let addresses = self.resolver.resolve(&host).await;
+        if !addresses.is_empty() {
+            self.remember(host, addresses);
+        }
     }
 
     /// Whether a name is known to lead where callbacks may not go.

@@ -19,7 +19,8 @@ impl Call<'_> {
             let message = format!("{} submissions; a batch has 1-{BATCH_LIMIT}", tasks.len());
             return Err(Failure::fields(Code::ValidationFailed, vec![FieldError::new("/tasks", message)]));
         }
-        self.look_where_callbacks_lead(tasks.iter().filter_map(|task| task.callback_url.as_deref())).await;
+        self.look_where_callbacks_lead(tasks.iter().filter_map(|task| task.callback_url.clone()).collect())
+            .await;
         let whole = self.idempotency();
         let mut commands = Vec::with_capacity(tasks.len());
         let mut refused = Vec::with_capacity(tasks.len());

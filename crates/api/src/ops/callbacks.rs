@@ -19,17 +19,16 @@ use crate::view;
 struct Nothing {}
 
 impl Call<'_> {
-    /// Looks where the names in these addresses lead, for [`callback_url`](Call::callback_url) to know. Where there is
-    /// no address there is nothing to wait for.
-    pub(super) async fn look_where_callbacks_lead<'u>(&self, urls: impl IntoIterator<Item = &'u str>) {
-        let mut urls = urls.into_iter().peekable();
-        if urls.peek().is_none() {
+    /// Looks where the names in these addresses lead, for [`callback_url`](Call::callback_url) to know.
+    pub(super) async fn look_where_callbacks_lead(&self, urls: Vec<String>) {
+        // Where there is no address there is nothing to wait for.
+        if urls.is_empty() {
             return;
         }
         let policy = self.caller().and_then(|caller| Ok(self.shared.directory.policy_of(caller)?));
         let Ok(Some(policy)) = policy else { return };
-        let hosts: BTreeSet<String> =
-            urls.filter_map(|url| Some(check_url(url, &policy.hosts).ok()?.host().to_owned())).collect();
+        let host = |url: String| Some(check_url(&url, &policy.hosts).ok()?.host().to_owned());
+        let hosts: BTreeSet<String> = urls.into_iter().filter_map(host).collect();
         self.shared.outlook.look(hosts).await;
     }
 

@@ -21,7 +21,7 @@ impl Call<'_> {
         may_be_retried(&old)?;
         let idempotency = self.idempotency();
         let mut spec = self.again(old);
-        self.look_where_callbacks_lead(spec.callback_url.as_deref()).await;
+        self.look_where_callbacks_lead(spec.callback_url.iter().cloned().collect()).await;
         match self.may_start(&spec) {
             Ok(url) => spec.callback_url = url,
             // It makes nothing: the answer is that of the first one.

@@ -26,7 +26,7 @@ impl Call<'_> {
     pub(super) async fn submit(&self) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let body: rest::Submit = self.body()?;
-        self.look_where_callbacks_lead(body.callback_url.as_deref()).await;
+        self.look_where_callbacks_lead(body.callback_url.iter().cloned().collect()).await;
         let command = self.submission(body, Some(self.claim()), self.idempotency(), &[])?;
         if is_on(Mutant::AckBeforeCommit) {
             return Ok(self.answer_at_once(command));

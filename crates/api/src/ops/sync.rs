@@ -27,7 +27,7 @@ impl Call<'_> {
         {
             return Err(failure);
         }
-        self.look_where_callbacks_lead(body.callback_url.as_deref()).await;
+        self.look_where_callbacks_lead(body.callback_url.iter().cloned().collect()).await;
         let command = self.submission(body, Some(self.claim()), idempotency, &[])?;
         // Before the commit: who is refused for want of a place has no task. A key has as many as it has long polls, so
         // that none takes those of all others.

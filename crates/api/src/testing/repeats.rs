@@ -99,7 +99,6 @@ async fn a_repeated_request_is_answered_whatever_its_caller_may_do_by_now() {
     }
     let batch = by(Draft::post("/openapi/v1/tasks/batch", json!({"tasks": [body, sync]})).key("batch"));
     let of_batch = node.call(&batch).await;
-    let id = |reply: &Reply| reply.body["taskId"].as_str().unwrap().to_owned();
     for (left, status, code) in [
         (json!({"limits": limits()}), 422, "callback_url_not_allowed"),
         (json!({"limits": limits(), "handlers": ["sleep"]}), 403, "executor_denied"),

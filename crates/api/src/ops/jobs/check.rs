@@ -13,7 +13,7 @@ impl Call<'_> {
         let guard = self.guard()?;
         let spec: JobSpec = self.body()?;
         let key = self.new_job_key(id)?;
-        self.look_where_callbacks_lead(spec.callback_url.as_deref()).await;
+        self.look_where_callbacks_lead(spec.callback_url.iter().cloned().collect()).await;
         self.up_to_date().await?;
         let At { applied, value: known } = self.shared.backend.job(&key)?;
         let (version, now) = (known.as_ref().map_or(0, |view| view.job.version), self.now());
