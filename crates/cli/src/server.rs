@@ -15,13 +15,14 @@ use anyhow::{Context as _, anyhow};
 use orloj_api::{Api, Directory, Parts, Takes, debug_router, internal_router, peer, public_router};
 use orloj_model::id::NodeId;
 use orloj_model::time::{Clock, ClusterClock};
-use orloj_net::{Bounds, TlsOptions, serve};
+use orloj_net::{Bounds, ClusterTls, TlsOptions, serve};
 use orloj_raft_store::http::HttpTransport;
 use orloj_raft_store::{Environment, MemberInfo, Store};
 use orloj_scheduler::Service;
 use orloj_scheduler::link::HttpLink;
 use orloj_wire::clock::SystemClock;
 use orloj_wire::random::SystemRandom;
+use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
@@ -213,6 +214,16 @@ async fn bind_if(option: &str, address: Option<&str>) -> anyhow::Result<Option<T
     }
 }
 
+fn api_options(config: &Config, cluster_secret: Secret, tls: Option<ClusterTls>) -> orloj_api::Options {
+    orloj_api::Options {
+        audience: config.audience().to_owned(),
+        cluster_secret,
+        internal: config.store.internal.clone(),
+        debug_probe: config.debug_probe,
+        tls,
+    }
+}
+
 /// Where a replica listens.
 struct Listeners {
     public: TcpListener,
@@ -267,13 +278,7 @@ impl Running {
         )
         .with_callbacks(callbacks);
         let parts = Parts {
-            options: orloj_api::Options {
-                audience: config.audience().to_owned(),
-                cluster_secret: secrets.cluster,
-                internal: config.store.internal.clone(),
-                debug_probe: config.debug_probe,
-                tls: tls.cluster,
-            },
+            options: api_options(config, secrets.cluster, tls.cluster),
             directory,
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.handle()),
