@@ -26,6 +26,8 @@ pub mod placement;
 pub mod results;
 pub mod ring;
 mod service;
+#[cfg(test)]
+mod testing;
 pub mod waiting;
 pub mod wheel;
 

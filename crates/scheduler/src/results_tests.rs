@@ -3,14 +3,15 @@
 use orloj_model::command::{DueTime, GraphCommand, Report, ShardRef, Submit, SubmitGraph};
 use orloj_model::executor::Registration;
 use orloj_model::graph::OnShardFailure;
-use orloj_model::id::{CallerId, ExecutorId};
+use orloj_model::id::ExecutorId;
 use orloj_model::tables::{Codec, MapTables, RawRow, TableId};
-use orloj_model::task::{Dependency, DependsOn, Outcome, Phase, RetryPolicy, Strategy};
+use orloj_model::task::{Dependency, DependsOn, Outcome, Phase};
 use orloj_model::{Batch, Command, Reply, apply};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
+use crate::testing::spec;
 
 struct Json;
 
@@ -91,30 +92,6 @@ impl World {
             })));
         }
         task
-    }
-}
-
-fn spec() -> TaskSpec {
-    TaskSpec {
-        caller: CallerId::new("c").unwrap(),
-        access_key: String::new(),
-        handler: "echo".into(),
-        params: b"{}".to_vec(),
-        origin: Origin::Submission,
-        priority: 5,
-        labels: Default::default(),
-        routing_key: None,
-        zone: None,
-        strategy: Strategy::Ring,
-        business_key: None,
-        dedupe_key: None,
-        retry: RetryPolicy::default(),
-        timeout_ms: None,
-        expire_at: None,
-        shard_total: 1,
-        depends_on: Vec::new(),
-        callback_url: None,
-        estimated_duration_ms: None,
     }
 }
 

@@ -1,21 +1,21 @@
 //! Fires and the grants of what they make: how often they go through the log, who gets the slots, and what is left of a
 //! fire that makes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use orloj_model::command::{Fire, JobCommand};
-use orloj_model::executor::{Executor, ExecutorState, Registration};
 use orloj_model::id::{CallerId, ExecutorId, Fence, JobId, Millis, TaskId};
 use orloj_model::job::{Filled, JobKey};
 use orloj_model::key::NextKey;
-use orloj_model::task::{DueClock, Origin, Outcome, RetryPolicy, Strategy, TaskSpec};
+use orloj_model::task::{DueClock, Origin, Outcome, TaskSpec};
 use orloj_model::{Event, Refusal, Reply};
-use orloj_wire::protocol::{Heartbeat, RunVerdict};
+use orloj_wire::protocol::RunVerdict;
 
 use super::*;
 use crate::core::{After, Duty, Lease};
 use crate::options::Options;
+use crate::testing;
 
 const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
 /// Changes of one entry, as the proposer packs them.
@@ -44,27 +44,7 @@ fn shard(number: u16) -> ShardKey {
 /// The task of the job of this number, as a look knows it beforehand.
 fn task(number: u16, priority: u8, since: Millis) -> Candidate {
     let origin = Origin::Fire { job: key(number).job.to_string(), scheduled_at: since };
-    let spec = TaskSpec {
-        caller: key(number).caller,
-        access_key: String::new(),
-        handler: "echo".into(),
-        params: b"{}".to_vec(),
-        origin,
-        priority,
-        labels: BTreeMap::new(),
-        routing_key: None,
-        zone: None,
-        strategy: Strategy::Ring,
-        business_key: None,
-        dedupe_key: None,
-        retry: RetryPolicy::default(),
-        timeout_ms: None,
-        expire_at: None,
-        shard_total: 1,
-        depends_on: Vec::new(),
-        callback_url: None,
-        estimated_duration_ms: None,
-    };
+    let spec = TaskSpec { caller: key(number).caller, origin, priority, ..testing::spec() };
     let (shard, spec) = (shard(number), Arc::new(spec));
     Candidate { shard, attempt: 1, since, ready: false, spec, last: None, broadcast: false }
 }
@@ -80,32 +60,9 @@ fn planned(duty: usize, number: u16) -> Planned {
 fn leader(executors: usize, slots: u32) -> Core {
     let mut core = Core::new(Options::default(), 7, START);
     for number in 0..executors {
-        let registration = Registration {
-            id: ExecutorId::new(format!("e{number}")).expect("a valid name"),
-            incarnation: 1,
-            address: "127.0.0.1:1".into(),
-            handlers: vec!["echo".into()],
-            slots,
-            queue: 0,
-            weight: 100,
-            zone: None,
-            labels: BTreeMap::new(),
-            version: "0".into(),
-        };
-        let row = Executor { registration, state: ExecutorState::Online, registered_at: 0, changed_at: 0 };
-        core.executor_row(row, START);
-        let beat = Heartbeat {
-            executor_id: format!("e{number}"),
-            incarnation: 1,
-            round: 7,
-            holding: Vec::new(),
-            free_slots: slots,
-            queued: 0,
-            cpu_pct: 1.0,
-            draining: false,
-            handlers: BTreeMap::new(),
-        };
-        core.heartbeat(beat, START);
+        let name = format!("e{number}");
+        core.executor_row(testing::executor_row(&name, 1, slots), START);
+        core.heartbeat(testing::heartbeat(&name, 1, slots), START);
     }
     let (_, until) = core.window(START).expect("nothing is loaded yet");
     core.load_window(until, &[], &[], START);

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use orloj_model::executor::{Executor, ExecutorState, Registration};
 use orloj_model::id::{ExecutorId, JobId};
-use orloj_model::task::{Origin, Outcome, RetryPolicy, Status, Strategy};
+use orloj_model::task::{Origin, Outcome, Status};
 use orloj_model::{Command, Event, Reply};
-use orloj_wire::protocol::Heartbeat;
 
 use super::*;
 use crate::core::{Candidate, Now, Step};
 use crate::options::Options;
+use crate::testing;
 
 const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
 
@@ -28,27 +27,7 @@ fn shard(number: u8) -> ShardKey {
 
 fn spec(job: Option<&str>) -> TaskSpec {
     let origin = job.map_or(Origin::Submission, |job| Origin::Fire { job: job.into(), scheduled_at: 1 });
-    TaskSpec {
-        caller: caller(),
-        access_key: String::new(),
-        handler: "echo".into(),
-        params: b"{}".to_vec(),
-        origin,
-        priority: 5,
-        labels: BTreeMap::new(),
-        routing_key: None,
-        zone: None,
-        strategy: Strategy::Ring,
-        business_key: None,
-        dedupe_key: None,
-        retry: RetryPolicy::default(),
-        timeout_ms: None,
-        expire_at: None,
-        shard_total: 1,
-        depends_on: Vec::new(),
-        callback_url: None,
-        estimated_duration_ms: None,
-    }
+    TaskSpec { origin, ..testing::spec() }
 }
 
 /// A leader with one executor of a hundred slots.
@@ -62,32 +41,8 @@ fn leader(max_running: BTreeMap<CallerId, u32>) -> Core {
 }
 
 fn add_executor(core: &mut Core, name: &str) {
-    let registration = Registration {
-        id: ExecutorId::new(name).expect("a valid name"),
-        incarnation: 1,
-        address: "127.0.0.1:1".into(),
-        handlers: vec!["echo".into()],
-        slots: 100,
-        queue: 0,
-        weight: 100,
-        zone: None,
-        labels: BTreeMap::new(),
-        version: "0".into(),
-    };
-    let row = Executor { registration, state: ExecutorState::Online, registered_at: 0, changed_at: 0 };
-    core.executor_row(row, START);
-    let beat = Heartbeat {
-        executor_id: name.into(),
-        incarnation: 1,
-        round: 7,
-        holding: Vec::new(),
-        free_slots: 100,
-        queued: 0,
-        cpu_pct: 1.0,
-        draining: false,
-        handlers: BTreeMap::new(),
-    };
-    core.heartbeat(beat, START);
+    core.executor_row(testing::executor_row(name, 1, 100), START);
+    core.heartbeat(testing::heartbeat(name, 1, 100), START);
 }
 
 fn ready(core: &mut Core, number: u8, spec: TaskSpec) {

@@ -1,17 +1,17 @@
 //! The leader's mind against scripts: what it asks for after what it was told.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use orloj_model::executor::{Executor, ExecutorState, Registration};
-use orloj_model::id::{CallerId, TaskId};
+use orloj_model::executor::{Executor, ExecutorState};
+use orloj_model::id::TaskId;
 use orloj_model::key::{DueKey, RunningKey};
 use orloj_model::schema::RunningRow;
-use orloj_model::task::{Outcome, RetryPolicy, Status, Strategy};
+use orloj_model::task::{Outcome, Status};
 use orloj_model::{Event, Refusal, Reply};
 use orloj_wire::protocol::{AttemptRef, Heartbeat, Held as Holding, HeldState, RunVerdict};
 
 use super::*;
+use crate::testing::{self, executor_row as row};
 
 const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
 
@@ -30,48 +30,8 @@ fn id(name: &str) -> ExecutorId {
     ExecutorId::new(name).expect("a valid name")
 }
 
-fn row(name: &str, incarnation: u64, slots: u32) -> Executor {
-    Executor {
-        registration: Registration {
-            id: id(name),
-            incarnation,
-            address: "127.0.0.1:1".into(),
-            handlers: vec!["echo".into()],
-            slots,
-            queue: 0,
-            weight: 100,
-            zone: None,
-            labels: BTreeMap::new(),
-            version: "0".into(),
-        },
-        state: ExecutorState::Online,
-        registered_at: 0,
-        changed_at: 0,
-    }
-}
-
 fn spec(timeout_ms: Option<u64>) -> TaskSpec {
-    TaskSpec {
-        caller: CallerId::new("c").expect("a valid name"),
-        access_key: String::new(),
-        handler: "echo".into(),
-        params: b"{}".to_vec(),
-        origin: orloj_model::task::Origin::Submission,
-        priority: 5,
-        labels: BTreeMap::new(),
-        routing_key: None,
-        zone: None,
-        strategy: Strategy::Ring,
-        business_key: None,
-        dedupe_key: None,
-        retry: RetryPolicy::default(),
-        timeout_ms,
-        expire_at: None,
-        shard_total: 1,
-        depends_on: Vec::new(),
-        callback_url: None,
-        estimated_duration_ms: None,
-    }
+    TaskSpec { timeout_ms, ..testing::spec() }
 }
 
 /// A leader in round 7 with its window loaded.
@@ -100,17 +60,7 @@ struct HeartbeatAckOf {
 }
 
 fn beat(name: &str, incarnation: u64, holding: &[Holding]) -> Heartbeat {
-    Heartbeat {
-        executor_id: name.into(),
-        incarnation,
-        round: 7,
-        holding: holding.to_vec(),
-        free_slots: 1,
-        queued: 0,
-        cpu_pct: 1.0,
-        draining: false,
-        handlers: BTreeMap::new(),
-    }
+    Heartbeat { holding: holding.to_vec(), ..testing::heartbeat(name, incarnation, 1) }
 }
 
 fn holding(lease: Lease, running_ms: Option<u64>) -> Holding {

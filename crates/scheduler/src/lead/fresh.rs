@@ -83,33 +83,11 @@ fn size_of(spec: &TaskSpec) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use orloj_model::id::CallerId;
-    use orloj_model::task::{Origin, RetryPolicy, Strategy};
-
     use super::*;
+    use crate::testing;
 
     fn spec(params: usize) -> Arc<TaskSpec> {
-        Arc::new(TaskSpec {
-            caller: CallerId::new("a").unwrap(),
-            access_key: String::new(),
-            handler: "echo".into(),
-            params: vec![0; params],
-            origin: Origin::Submission,
-            priority: 5,
-            labels: Default::default(),
-            routing_key: None,
-            zone: None,
-            strategy: Strategy::Ring,
-            business_key: None,
-            dedupe_key: None,
-            retry: RetryPolicy::default(),
-            timeout_ms: None,
-            expire_at: None,
-            shard_total: 1,
-            depends_on: Vec::new(),
-            callback_url: None,
-            estimated_duration_ms: None,
-        })
+        Arc::new(TaskSpec { params: vec![0; params], ..testing::spec() })
     }
 
     fn task(number: u16) -> TaskId {
