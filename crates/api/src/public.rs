@@ -20,7 +20,7 @@ use orloj_wire::sign;
 use prometheus_client::registry::Registry;
 
 use crate::auth::Credentials;
-use crate::bodies::{Asks, Bodies, Place};
+use crate::bodies::{Asks, Bodies, Place, Room};
 use crate::document;
 use crate::health;
 use crate::http;
@@ -65,7 +65,8 @@ pub(crate) struct Public {
 
 /// The router of the public listener, or of that of administrators.
 pub fn router(api: Api, registry: Arc<Registry>, takes: Takes) -> Router {
-    let public = Arc::new(Public { api, takes, registry, bodies: Bodies::new(), tries: Mutex::default() });
+    let bodies = Bodies::new(Room::CALLS);
+    let public = Arc::new(Public { api, takes, registry, bodies, tries: Mutex::default() });
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

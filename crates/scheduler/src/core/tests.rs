@@ -458,6 +458,25 @@ fn an_executor_that_has_heard_a_later_leader_is_told_nothing() {
 }
 
 #[test]
+fn a_heartbeat_of_an_earlier_round_keeps_nobody_alive_and_drains_nobody() {
+    let mut core = Core::new(Options::default(), 8, START);
+    core.executor_row(row("a", 1, 1), START);
+    let earlier = || Heartbeat { draining: true, ..beat("a", 1, &[]) };
+    let of_this = || Heartbeat { round: 8, ..beat("a", 1, &[]) };
+    assert_eq!(core.heartbeat(earlier(), at(1_000)).round, 8, "it is told of the round");
+    let exec = |core: &Core| {
+        let exec = core.executor(&id("a")).unwrap();
+        (exec.heard_at(), exec.last_heartbeat().is_some(), exec.knows_round())
+    };
+    assert_eq!(exec(&core), (START.mono_ms, false, false));
+    core.heartbeat(of_this(), at(2_000));
+    assert_eq!(exec(&core), (at(2_000).mono_ms, true, true));
+    core.heartbeat(earlier(), at(3_000));
+    assert_eq!(exec(&core).0, at(2_000).mono_ms);
+    assert!(!core.executor(&id("a")).unwrap().last_heartbeat().unwrap().draining);
+}
+
+#[test]
 fn a_later_round_ends_the_leader() {
     let mut core = leader(&[("a", 1)]);
     due(&mut core, 1, at(0));
