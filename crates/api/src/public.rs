@@ -241,14 +241,12 @@ impl Public {
             let detail = "If-Match is not signed: name the version with the parameter version";
             return Err(Failure::new(Code::InvalidRequest, detail));
         }
-        let text =
-            |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let request = Request {
             method: head.method.as_str().to_owned(),
             path: head.uri.path().to_owned(),
             query: query.to_owned(),
             credentials,
-            if_none_match: text("if-none-match"),
+            if_none_match: http::list(&head.headers, "if-none-match"),
             request_id: request_id.to_owned(),
             body,
         };
