@@ -71,6 +71,9 @@ async fn a_handler_that_nobody_has_any_more_is_unknown_here_too() {
     universe.run(Command::ExecutorLeft { executor: ExecutorId::new("e2").unwrap(), incarnation: 1 });
     super::eventually("it is known to have left", async || {
         let refused = node.call(&again(&tasks[1])).await;
+        let detail = refused.body["detail"].as_str().unwrap_or_default();
+        // A retry has nothing that would let it wait for an executor.
+        assert!(!detail.contains("allowUnknownHandler"), "{detail}");
         refused.status == 422 && refused.body["code"] == "handler_unknown"
     })
     .await;

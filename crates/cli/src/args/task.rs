@@ -146,7 +146,7 @@ pub struct SubmitArgs {
     #[arg(long)]
     pub wait: bool,
     /// With --wait: the longest wait, in ms.
-    #[arg(long, requires = "wait")]
+    #[arg(long, requires = "wait", conflicts_with = "sync")]
     pub wait_timeout_ms: Option<u64>,
     /// Submit it and wait for its end in one call, at most 3 s; for what is estimated to take less. Ends with 6 when it
     /// has not ended by then.
