@@ -217,6 +217,12 @@ fn a_job_that_was_let_in_before_its_caller_was_deleted_is_not_made() {
     assert_eq!(query::job(&world.tables, &key("late")).expect("maps"), None);
     run(&mut world, put(None));
     assert!(matches!(world.run(of_caller()), Reply::Job { version: 1, .. }));
+    // With a caller goes what was remembered of the versions of its jobs.
+    let delete = JobCommand::Delete { job: key("late"), expected: Some(1), claim: None };
+    assert_eq!(world.run(command(delete)), Reply::Done);
+    run(&mut world, AccessCommand::DeleteCaller { caller: caller(), by: by(None) });
+    run(&mut world, put(None));
+    assert!(matches!(world.run(of_caller()), Reply::Job { version: 1, .. }));
 }
 
 #[test]

@@ -184,6 +184,34 @@ async fn an_edit_names_the_version_that_it_has_seen() {
 }
 
 #[tokio::test]
+async fn b66_a_version_of_what_was_deleted_is_none_of_what_follows_it() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for (path, body, other) in [
+        ("jobs/j", minutely(), json!({"handler": "sleep"})),
+        ("calendars/c", json!({"weekdays": ["SUN"]}), json!({"weekdays": ["SAT"]})),
+    ] {
+        let send = async |method: &str, body: &Value, version: &str| {
+            node.call(&call(method, path, body.clone()).query(&format!("version={version}"))).await
+        };
+        let old = send("PUT", &body, "0").await;
+        assert_eq!(old.status, 201, "{}", old.text);
+        let seen = old.body["version"].to_string();
+        assert_eq!(send("DELETE", &Value::Null, &seen).await.status, 200);
+        let new = send("PUT", &body, "0").await;
+        assert_eq!(new.status, 201, "{}", new.text);
+        send("PUT", &other, &seen).await.is(409, "version_conflict");
+        send("DELETE", &Value::Null, &seen).await.is(409, "version_conflict");
+        // The answer to its creation was lost, and the request is sent again.
+        let again = send("PUT", &body, "0").await;
+        assert_eq!((again.status, &again.body["version"]), (200, &new.body["version"]), "{}", again.text);
+        let edited = send("PUT", &other, &new.body["version"].to_string()).await;
+        assert_eq!(edited.status, 200, "{}", edited.text);
+        send("PUT", &body, "0").await.is(409, "version_conflict");
+    }
+}
+
+#[tokio::test]
 async fn a_patch_changes_what_it_names() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
