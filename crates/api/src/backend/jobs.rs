@@ -2,8 +2,9 @@
 
 use orloj_model::id::{CalendarName, CallerId, JobId};
 use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, HistoryRow, JobKey};
-use orloj_model::query::{self, JobView};
+use orloj_model::query::{self, JobView, Reached};
 use orloj_model::tables::Read;
+use orloj_model::task::TaskSpec;
 use orloj_raft_store::Store;
 
 use super::{At, StorageFault};
@@ -46,6 +47,8 @@ pub trait JobReads {
     ) -> Result<At<Vec<(CalendarKey, CalendarRow)>>, StorageFault>;
     /// Jobs that use a calendar, by id; at most `limit`.
     fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault>;
+    /// The limit on running tasks that holds a task which waits.
+    fn reached_limit(&self, spec: &TaskSpec) -> Result<Option<Reached>, StorageFault>;
 }
 
 /// Reads a page of jobs from any tables.
@@ -138,5 +141,9 @@ impl JobReads for Store {
     fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault> {
         let view = self.view();
         Ok(At { applied: view.applied(), value: query::users_of(&view, key, None, limit)? })
+    }
+
+    fn reached_limit(&self, spec: &TaskSpec) -> Result<Option<Reached>, StorageFault> {
+        Ok(query::reached_limit(&self.view(), spec)?)
     }
 }
