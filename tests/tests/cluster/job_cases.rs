@@ -349,16 +349,49 @@ async fn b31_jobs_of_every_kind_of_trigger_go_on_when_the_executors_come_back() 
         }
     };
     succeed(2).await;
-    running(&client, "rate").await;
     let executors: Vec<String> = (0..2).map(|place| cluster.executor(place)).collect();
-    for name in &executors {
-        cluster.kill(name).await;
+    for away_ms in pick(vec![5_000], vec![5_000, 30_000, 120_000]) {
+        running(&client, "rate").await;
+        for name in &executors {
+            cluster.kill(name).await;
+        }
+        wall_shows(SystemClock::new().wall_ms() + away_ms).await;
+        for name in &executors {
+            cluster.start_again(name, &[]);
+        }
+        succeed(3).await;
     }
-    wall_shows(SystemClock::new().wall_ms() + 5_000).await;
-    for name in &executors {
-        cluster.start_again(name, &[]);
+}
+
+/// A job is deleted right after a fire and created anew under its id, while leaders die: each one fires by its own anchor,
+/// and has nothing of the one before.
+#[tokio::test(flavor = "multi_thread")]
+async fn b66_a_job_that_comes_and_goes_fires_by_its_own_anchor_each_time() {
+    const EVERY: i64 = 500;
+    let rounds = pick(6, 50);
+    let cluster = Cluster::start(Setup::default()).await;
+    let client = cluster.client();
+    let tick = job("tick", EVERY as u64, "fireAll", "allow", json!({}));
+    let (mut runs, mut version) = (BTreeSet::new(), 0);
+    for round in 0..rounds {
+        let created = client.put_job("tick", &tick, Some(0)).await.expect("the job is created");
+        assert!(created.version > version, "round {round}: version {} after {version}", created.version);
+        version = created.version;
+        if round % 3 == 1 {
+            die_together(&cluster, &[cluster.replica(cluster.leader().await)]).await;
+        }
+        until("it fires", PATIENCE, async || made(&client, "tick").await >= 2).await;
+        let instants = fired(&history(&client, "tick").await);
+        let anchor = created.created_at.0;
+        let by_anchor = |at: i64| at > anchor && (at - anchor) % EVERY == 0;
+        assert!(instants.iter().all(|(at, _)| by_anchor(*at)), "round {round}: {instants:?} from {anchor}");
+        assert_eq!(instants[0].0, anchor + EVERY, "round {round}: the first one is its own");
+        // The key of a run of the one before stands for nothing of this one.
+        let run = orloj_wire::rest::job::RunJob { params: None, overlap: None };
+        let run = client.run_job("tick", &run, Some("again")).await.expect("it is run");
+        assert!(runs.insert(run.task_id), "round {round}");
+        client.delete_job("tick", Some(version)).await.expect("it is deleted");
     }
-    succeed(3).await;
 }
 
 /// From the answer to a pause on nothing fires, however close the next instant was.

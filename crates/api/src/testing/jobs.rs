@@ -102,6 +102,18 @@ async fn b65_an_edit_fires_nothing_that_has_passed() {
     assert_eq!((next(&renamed).as_str(), &renamed.body["version"]), ("2027-01-16T07:00:00.000Z", &3.into()));
     let earlier = put(&universe, "daily", at("0 9 * * *", "x")).await;
     assert_eq!(next(&earlier), "2027-01-15T09:00:00.000Z");
+    // Only the zone: nine in Athens was an hour ago. Then only the parameters, the same again, and off and on.
+    let trigger = json!({"kind": "cron", "expression": "0 9 * * *", "timeZone": "Europe/Athens"});
+    let tomorrow = "2027-01-16T07:00:00.000Z";
+    for params in [json!({}), json!({"n": 1}), json!({"n": 1})] {
+        let body = json!({"handler": "echo", "title": "x", "params": params, "triggers": [trigger]});
+        assert_eq!(next(&put(&universe, "daily", body).await), tomorrow, "{params}");
+    }
+    universe.leader().call(&call("POST", "jobs/daily/pause", Value::Null)).await.is_ok();
+    let resumed = universe.leader().call(&call("POST", "jobs/daily/resume", Value::Null)).await;
+    assert_eq!(next(&resumed), tomorrow);
+    let counts = json!({"fired": 0, "missed": 0, "skipped": {}});
+    assert_eq!((&resumed.body["state"]["openTasks"], &resumed.body["state"]["counts"]), (&json!(0), &counts));
 }
 
 #[tokio::test]
