@@ -117,7 +117,7 @@ fn the_limit_that_holds_a_task_is_that_of_its_job_or_of_its_caller() {
     world.run(submit(task_id(4), spec(), DueTime::After(0)));
     let reached = |world: &World, task| {
         let spec = world.task(task_id(task)).spec;
-        query::reached_limit(&world.tables, &spec).expect("maps do not fail")
+        query::reached_limit(&world.tables, &spec, None).expect("maps do not fail")
     };
     assert_eq!((reached(&world, 3), reached(&world, 4)), (None, None));
     world.grant(task_id(1), 1, "a");
@@ -130,6 +130,10 @@ fn the_limit_that_holds_a_task_is_that_of_its_job_or_of_its_caller() {
     assert_eq!((reached(&world, 3), reached(&world, 4)), (Some(of_job), Some(of_caller)));
     run(&mut world, put(None));
     assert_eq!(reached(&world, 4), None);
+    // What the configuration says stands above the tables.
+    let plain = world.task(task_id(4)).spec;
+    let of = |most| query::reached_limit(&world.tables, &plain, Some(most)).expect("maps do not fail");
+    assert_eq!((of(3), of(4)), (Some(Reached { job: None, most: 3 }), None));
 }
 
 #[test]

@@ -527,7 +527,7 @@ fn a_run_counts_against_no_limit_and_each_of_its_steps_does() {
     let steps = steps(&world, run);
     let reached = |world: &World| {
         let spec = world.task(steps["two"]).spec;
-        query::reached_limit(&world.tables, &spec).expect("maps do not fail")
+        query::reached_limit(&world.tables, &spec, None).expect("maps do not fail")
     };
     assert_eq!((world.status(run), reached(&world)), (Status::Running, None));
     world.grant(steps["one"], 1, "a");

@@ -47,8 +47,12 @@ pub trait JobReads {
     ) -> Result<At<Vec<(CalendarKey, CalendarRow)>>, StorageFault>;
     /// Jobs that use a calendar, by id; at most `limit`.
     fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault>;
-    /// The limit on running tasks that holds a task which waits.
-    fn reached_limit(&self, spec: &TaskSpec) -> Result<Option<Reached>, StorageFault>;
+    /// The limit on running tasks that holds a task which waits; `configured` is one of its caller.
+    fn reached_limit(
+        &self,
+        spec: &TaskSpec,
+        configured: Option<u32>,
+    ) -> Result<Option<Reached>, StorageFault>;
 }
 
 /// Reads a page of jobs from any tables.
@@ -143,7 +147,11 @@ impl JobReads for Store {
         Ok(At { applied: view.applied(), value: query::users_of(&view, key, None, limit)? })
     }
 
-    fn reached_limit(&self, spec: &TaskSpec) -> Result<Option<Reached>, StorageFault> {
-        Ok(query::reached_limit(&self.view(), spec)?)
+    fn reached_limit(
+        &self,
+        spec: &TaskSpec,
+        configured: Option<u32>,
+    ) -> Result<Option<Reached>, StorageFault> {
+        Ok(query::reached_limit(&self.view(), spec, configured)?)
     }
 }

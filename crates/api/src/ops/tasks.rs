@@ -57,7 +57,8 @@ impl Call<'_> {
             return Ok(None);
         }
         let rows = self.shared.backend.executors()?.value;
-        let reached = self.shared.backend.reached_limit(&task.spec)?;
+        let configured = self.shared.options.max_running.get(&task.spec.caller).copied();
+        let reached = self.shared.backend.reached_limit(&task.spec, configured)?;
         Ok(view::waiting_for(task, &rows, &self.shared.leader.executors_live(), reached.as_ref()))
     }
 

@@ -9,8 +9,7 @@ use orloj_model::task::{Reason, Status, Strategy, TaskSpec};
 use orloj_scheduler::LiveExecutor;
 
 /// What it waits for; `None` of a task that does not wait for an executor, and where one could take it: then it goes out
-/// in a moment, unless the configuration of the replicas limits its caller. `reached` is the limit on running tasks that
-/// holds it.
+/// in a moment. `reached` is the limit on running tasks that holds it.
 pub fn waiting_for(
     task: &TaskView,
     rows: &[Executor],

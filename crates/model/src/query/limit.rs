@@ -20,16 +20,23 @@ pub struct Reached {
     pub most: u32,
 }
 
-/// The limit that holds a task which waits: that of its job, or of its caller, of which as many run as may. What only the
-/// configuration of the replicas says of a caller is not found here.
-pub fn reached_limit<R: Read>(tables: &R, spec: &TaskSpec) -> Result<Option<Reached>, R::Error> {
+/// The limit that holds a task which waits: that of its job, or of its caller, of which as many run as may. `configured` is
+/// what the configuration of the replicas says of its caller, which stands above what the tables say.
+pub fn reached_limit<R: Read>(
+    tables: &R,
+    spec: &TaskSpec,
+    configured: Option<u32>,
+) -> Result<Option<Reached>, R::Error> {
     let job = spec.origin.job().and_then(|(job, _)| JobId::new(job).ok());
     let job = job.map(|job| JobKey { caller: spec.caller.clone(), job });
     let of_job = match &job {
         Some(key) => tables.get::<JobTable>(key)?.and_then(|job| job.definition.max_running),
         None => None,
     };
-    let of_caller = tables.get::<CallerLimitsTable>(&spec.caller)?.map(|limits| limits.max_running);
+    let of_caller = match configured {
+        Some(most) => Some(most),
+        None => tables.get::<CallerLimitsTable>(&spec.caller)?.map(|limits| limits.max_running),
+    };
     if of_job.is_none() && of_caller.is_none() {
         return Ok(None);
     }

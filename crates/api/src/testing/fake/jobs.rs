@@ -64,7 +64,11 @@ impl JobReads for FakeStore {
         self.read(|tables| query::users_of(tables, key, None, limit))
     }
 
-    fn reached_limit(&self, spec: &TaskSpec) -> Result<Option<Reached>, StorageFault> {
-        Ok(self.read(|tables| query::reached_limit(tables, spec))?.value)
+    fn reached_limit(
+        &self,
+        spec: &TaskSpec,
+        configured: Option<u32>,
+    ) -> Result<Option<Reached>, StorageFault> {
+        Ok(self.read(|tables| query::reached_limit(tables, spec, configured))?.value)
     }
 }
