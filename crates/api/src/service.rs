@@ -1,10 +1,11 @@
 //! The API's parts, and the way of a request through them: check, then answer here or hand on to the leader.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use orloj_model::id::NodeId;
+use orloj_model::id::{CallerId, NodeId};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_net::ClusterTls;
 use orloj_wire::clock::Clock;
@@ -60,6 +61,9 @@ pub struct Options {
     pub internal: String,
     /// Whether `/debug/probe` answers.
     pub debug_probe: bool,
+    /// How many tasks of callers may run at a time, as the configuration says: whatever the tables say of them. It is only
+    /// told from here; the leader keeps it.
+    pub max_running: BTreeMap<CallerId, u32>,
     /// With it, replicas and executors must show certificates that name them.
     pub tls: Option<ClusterTls>,
 }

@@ -2,6 +2,7 @@
 
 mod seams;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -176,6 +177,7 @@ impl Process {
                 cluster_secret: secret(CLUSTER_SECRET)?,
                 internal: setup.store.internal,
                 debug_probe: false,
+                max_running: BTreeMap::new(),
                 tls: None,
             },
             directory,

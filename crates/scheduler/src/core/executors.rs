@@ -31,6 +31,7 @@ impl Core {
             knows_round: false,
             announcing: false,
             held: BTreeMap::new(),
+            vacated: 0,
             strays: Strays::default(),
             outbox: VecDeque::new(),
             pushing: false,
