@@ -155,14 +155,14 @@ fn a_backfill_is_in_one_batch_whatever_is_heard_of_it() {
     let mut core = leader();
     let (backfill, waits) = (Duty::Backfill(Arc::new(key(1))), Event::BackfillWaits { job: key(1) });
     core.event(&waits, START);
-    assert_eq!(batch(&mut core, at(0)), [backfill.clone()]);
+    assert_eq!(batch(&mut core, at(0)), std::slice::from_ref(&backfill));
     looked(&mut core, true, at(0));
     // Tasks of it end while its step is in the log.
     core.event(&waits, at(1));
     core.event(&waits, at(1));
     assert_eq!(batch(&mut core, at(1)), [], "its rows are those of before");
     core.jobs_done(vec![(backfill.clone(), After::Rest)], at(2));
-    assert_eq!(batch(&mut core, at(2)), [backfill.clone()]);
+    assert_eq!(batch(&mut core, at(2)), std::slice::from_ref(&backfill));
     done(&mut core, vec![backfill], After::Rest, at(3));
     assert_eq!(batch(&mut core, at(4)), []);
 }
