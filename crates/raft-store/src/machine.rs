@@ -191,14 +191,8 @@ impl Machine {
             clock,
             _alive: alive,
         };
-        machine.hear_of_the_tables()?;
+        machine.clock.heard(machine.position.now_ms);
         Ok(machine)
-    }
-
-    /// The time that the tables have got to.
-    fn hear_of_the_tables(&self) -> Result<(), Fault> {
-        self.clock.heard(orloj_model::query::meta(&self.published.view())?.now_ms);
-        Ok(())
     }
 
     /// What it publishes.
@@ -267,6 +261,7 @@ impl Machine {
 
     /// Writes what has been applied, and then tells everybody.
     fn write(&mut self, work: Work) -> Result<(), Fault> {
+        self.position.take_note(&work.overlay)?;
         self.state.commit(work.overlay, &self.position, work.changed)?;
         self.published.advance(&self.state, &self.position, work.changed.checkpoints);
         if let Some(now_ms) = work.now_ms {
@@ -313,7 +308,7 @@ impl Machine {
         (self.live, self.state, self.position) = blocking(&*self.runner, work).await?;
         self.published.advance(&self.state, &self.position, true);
         self.published.installed.fetch_add(1, Ordering::Relaxed);
-        self.hear_of_the_tables()?;
+        self.clock.heard(self.position.now_ms);
         self.published.tell(vec![AppliedEvents { index: self.position.index(), events: Vec::new() }]);
         tracing::info!(index = self.position.index(), "a snapshot took the place of the tables");
         Ok(())

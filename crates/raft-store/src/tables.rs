@@ -12,6 +12,7 @@ mod state;
 use std::path::Path;
 use std::sync::Arc;
 
+use orloj_model::id::Millis;
 use orloj_model::tables::{RawRow, Read, TableId};
 use serde::de::DeserializeOwned;
 
@@ -48,13 +49,22 @@ struct Cut {
     home: Arc<Home>,
     applied: u64,
     digest: u64,
+    now_ms: Millis,
+    access_revision: u64,
 }
 
 impl View {
-    /// What the database holds now; `applied` and `digest` must be what it says of itself.
-    fn of(home: &Arc<Home>, applied: u64, digest: u64) -> View {
-        let pinned = Arc::clone(&home.db).snapshot();
-        View { cut: Arc::new(Cut { pinned, home: Arc::clone(home), applied, digest }) }
+    /// What the database holds now; `position` must be what it says of itself.
+    fn of(home: &Arc<Home>, position: &Position) -> View {
+        let cut = Cut {
+            pinned: Arc::clone(&home.db).snapshot(),
+            home: Arc::clone(home),
+            applied: position.index(),
+            digest: position.digest,
+            now_ms: position.now_ms,
+            access_revision: position.access_revision,
+        };
+        View { cut: Arc::new(cut) }
     }
 
     /// Index of the last entry whose changes it shows; 0 before the first.
@@ -65,6 +75,16 @@ impl View {
     /// The running digest of everything up to there.
     pub fn digest(&self) -> u64 {
         self.cut.digest
+    }
+
+    /// The cluster's time, as its row has it: every request asks for it, and no row is read.
+    pub fn now_ms(&self) -> Millis {
+        self.cut.now_ms
+    }
+
+    /// The revision of callers and keys, as its row has it, likewise.
+    pub fn access_revision(&self) -> u64 {
+        self.cut.access_revision
     }
 
     fn path(&self) -> &Path {

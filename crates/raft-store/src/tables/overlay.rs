@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use orloj_model::tables::{RawRow, Read, TableId, Write};
+use orloj_model::key::TableKey as _;
+use orloj_model::tables::{RawRow, Read, Table, TableId, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,6 +32,17 @@ impl Overlay {
     /// Bytes of keys and values written so far, repeated writes counted each time.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// A row as this apply has written it; `None` if it has not.
+    ///
+    /// # Errors
+    /// Its bytes do not decode.
+    pub(super) fn written<T: Table>(&self, key: &T::Key) -> Result<Option<T::Row>, Fault> {
+        match self.writes.get(&full_key(T::ID as u8, &key.encode())) {
+            Some(Some(value)) => decode_row(value).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Every write, as a batch, with room for `more`.

@@ -1,7 +1,7 @@
 //! The tables on RocksDB against the ordered maps of the model.
 
 use orloj_model::key::Single;
-use orloj_model::schema::MetaTable;
+use orloj_model::schema::{AccessMetaTable, MetaTable};
 use orloj_model::tables::{MapTables, Read, ReadExt as _, TableId, Write, WriteExt as _};
 
 use super::*;
@@ -112,6 +112,35 @@ fn the_digest_of_an_overlay_is_that_of_the_maps() {
     model.put::<MetaTable>(&Single, &meta).unwrap();
     assert_eq!(overlay.digest(), model.digest());
     assert_ne!(overlay.digest(), 7);
+}
+
+#[test]
+fn a_view_says_the_time_and_the_revision_that_its_rows_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
+    let mut position = state.position().unwrap();
+    let said = |view: &View| (view.now_ms(), view.access_revision());
+    let before = state.view(&position);
+    for (now_ms, revision) in [(5, Some(1)), (6, None), (7, Some(2))] {
+        let mut overlay = state.overlay(&position);
+        let meta = orloj_model::apply::Meta { now_ms, ..Default::default() };
+        overlay.put::<MetaTable>(&Single, &meta).unwrap();
+        if let Some(revision) = revision {
+            let access = orloj_model::access::AccessMeta { revision, ..Default::default() };
+            overlay.put::<AccessMetaTable>(&Single, &access).unwrap();
+        }
+        position.take_note(&overlay).unwrap();
+        state.commit(overlay, &position, Changed::default()).unwrap();
+        let view = state.view(&position);
+        let rows = (
+            orloj_model::query::meta(&view).unwrap().now_ms,
+            orloj_model::query::access_meta(&view).unwrap().revision,
+        );
+        assert_eq!(said(&view), rows);
+        let found = state.position().unwrap();
+        assert_eq!((found.now_ms, found.access_revision), rows, "as after a start");
+    }
+    assert_eq!(said(&before), (0, 0));
 }
 
 #[test]
