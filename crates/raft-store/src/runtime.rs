@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use openraft::impls::TokioRuntime;
@@ -18,6 +19,11 @@ use rand::rngs::ThreadRng;
 /// that has just stopped, one waits for its last task and the others wait for that one: were it dropped half-way,
 /// the others would panic.
 pub async fn to_its_end<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
+    let mut call = Box::pin(call);
+    // What only hands something over has its end here and now, and needs no task for it.
+    if let Poll::Ready(value) = futures_util::poll!(call.as_mut()) {
+        return value;
+    }
     match tokio::spawn(call).await {
         Ok(value) => value,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -166,5 +172,21 @@ mod tests {
         assert_eq!(draw(Some(1)), draw(Some(1)));
         assert_ne!(draw(Some(1)), draw(Some(2)));
         assert_ne!(draw(None), draw(None));
+    }
+
+    #[tokio::test]
+    async fn a_call_comes_to_its_end_without_its_caller() {
+        let (go, gone) = tokio::sync::oneshot::channel::<()>();
+        let (done, mut result) = tokio::sync::oneshot::channel::<u8>();
+        let mut call = Box::pin(to_its_end(async move {
+            gone.await.unwrap();
+            done.send(7).unwrap();
+        }));
+        assert!(futures_util::poll!(call.as_mut()).is_pending());
+        drop(call);
+        assert!(result.try_recv().is_err());
+        go.send(()).unwrap();
+        assert_eq!(result.await, Ok(7));
+        assert_eq!(to_its_end(std::future::ready(3)).await, 3, "at once");
     }
 }
