@@ -179,6 +179,9 @@ impl Node {
         let config = Config {
             cluster_name: self.options.cluster.clone(),
             heartbeat_interval: timing.heartbeat_ms,
+            // A follower that has just answered entries needs no heartbeat besides. Even so the next one comes well
+            // within the three heartbeats after which a follower stands for election at the earliest.
+            heartbeat_min_interval: Some(timing.heartbeat_ms / 2),
             election_timeout_min: timing.election_min_ms,
             election_timeout_max: timing.election_max_ms,
             enable_pre_vote: Some(true),
