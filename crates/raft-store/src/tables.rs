@@ -27,14 +27,34 @@ pub use state::{Changed, Position, StateDb};
 /// Bytes in front of the model's key: group and table.
 const PREFIX: usize = 5;
 const GROUP: u32 = 0;
+/// Keys of up to so many bytes are put together on the stack where they are only looked at; those of tasks are.
+const SHORT: usize = 64;
+
+/// What stands in front of the model's key.
+fn prefix(table: u8) -> [u8; PREFIX] {
+    let [a, b, c, d] = GROUP.to_be_bytes();
+    [a, b, c, d, table]
+}
 
 /// The key of a row in the database.
 fn full_key(table: u8, key: &[u8]) -> Vec<u8> {
     let mut full = Vec::with_capacity(PREFIX + key.len());
-    full.extend_from_slice(&GROUP.to_be_bytes());
-    full.push(table);
+    full.extend_from_slice(&prefix(table));
     full.extend_from_slice(key);
     full
+}
+
+/// Looks something up by the key of a row.
+fn by_key<T>(table: u8, key: &[u8], look: impl FnOnce(&[u8]) -> T) -> T {
+    let mut short = [0; SHORT];
+    match short.get_mut(..PREFIX + key.len()) {
+        Some(full) => {
+            full[..PREFIX].copy_from_slice(&prefix(table));
+            full[PREFIX..].copy_from_slice(key);
+            look(full)
+        }
+        None => look(&full_key(table, key)),
+    }
 }
 
 /// The tables at one applied index. Cheap to clone.
@@ -96,7 +116,8 @@ impl Read for View {
     type Error = Fault;
 
     fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        self.cut.pinned.get(&full_key(table as u8, key)).map_err(Fault::database("read", self.path()))
+        let found = by_key(table as u8, key, |key| self.cut.pinned.get(key));
+        found.map_err(Fault::database("read", self.path()))
     }
 
     fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {

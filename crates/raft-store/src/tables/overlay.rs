@@ -9,7 +9,7 @@ use orloj_model::tables::{RawRow, Read, Table, TableId, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Home, PREFIX, decode_row, full_key};
+use super::{Home, PREFIX, by_key, decode_row, full_key};
 use crate::codec::{self, Schema};
 use crate::engine::{Cursor, WriteBatch};
 use crate::error::Fault;
@@ -39,7 +39,7 @@ impl Overlay {
     /// # Errors
     /// Its bytes do not decode.
     pub(super) fn written<T: Table>(&self, key: &T::Key) -> Result<Option<T::Row>, Fault> {
-        match self.writes.get(&full_key(T::ID as u8, &key.encode())) {
+        match by_key(T::ID as u8, &key.encode(), |key| self.writes.get(key)) {
             Some(Some(value)) => decode_row(value).map(Some),
             _ => Ok(None),
         }
@@ -73,11 +73,10 @@ impl Read for Overlay {
     type Error = Fault;
 
     fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let key = full_key(table as u8, key);
-        match self.writes.get(&key) {
+        by_key(table as u8, key, |key| match self.writes.get(key) {
             Some(value) => Ok(value.clone()),
-            None => self.base.get(&key),
-        }
+            None => self.base.get(key),
+        })
     }
 
     fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {

@@ -115,6 +115,26 @@ fn the_digest_of_an_overlay_is_that_of_the_maps() {
 }
 
 #[test]
+fn keys_of_any_length_are_looked_up_as_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
+    let lengths = [0, 1, SHORT - PREFIX - 1, SHORT - PREFIX, SHORT - PREFIX + 1, 300];
+    let mut overlay = state.overlay(&Position::default());
+    for (number, length) in lengths.into_iter().enumerate() {
+        overlay.put_raw(TableId::Due, vec![7; length], vec![number as u8]).unwrap();
+    }
+    let find = |tables: &dyn Fn(&[u8]) -> Option<Vec<u8>>| {
+        lengths.map(|length| tables(&vec![7; length]).map(|value| usize::from(value[0])))
+    };
+    let all = [0, 1, 2, 3, 4, 5].map(Some);
+    assert_eq!(find(&|key| overlay.get_raw(TableId::Due, key).unwrap()), all);
+    assert_eq!(find(&|key| overlay.get_raw(TableId::Ready, key).unwrap()), [None; 6]);
+    state.commit(overlay, &position(1), Changed::default()).unwrap();
+    let view = state.view(&position(1));
+    assert_eq!(find(&|key| view.get_raw(TableId::Due, key).unwrap()), all);
+}
+
+#[test]
 fn a_view_says_the_time_and_the_revision_that_its_rows_have() {
     let dir = tempfile::tempdir().unwrap();
     let state = StateDb::open(dir.path(), &Rocks).unwrap();
