@@ -23,8 +23,6 @@ use crate::types::{Member, Raft, TypeConfig};
 /// Between two looks at whether a snapshot is due.
 const SNAPSHOT_POLL: Duration = Duration::from_secs(1);
 const CALL_DEADLINE: Duration = Duration::from_secs(1);
-/// Between two looks at whether Raft has ended by itself.
-const RAFT_POLL: Duration = Duration::from_millis(50);
 
 /// Looks at the disk by the clock.
 pub async fn watch_disk(node: Arc<Node>) {
@@ -92,18 +90,14 @@ pub async fn watch_leadership(node: Arc<Node>, raft: Raft<Machine>) {
 
 /// Ends the node when Raft has ended by itself.
 pub async fn watch_raft(node: Arc<Node>, raft: Raft<Machine>) {
-    let mut metrics = raft.metrics();
-    loop {
-        if let Err(fatal) = &metrics.borrow_watched().running_state {
-            node.faults.raise(format!("raft has stopped: {fatal}"));
-            return;
-        }
-        if metrics.changed().await.is_err() {
-            node.faults.raise("raft has stopped");
-            return;
-        }
-        // These figures change several times with every entry, and hardly ever in what matters here.
-        sleep(RAFT_POLL).await;
+    let all = raft.metrics();
+    // These end with Raft as well, and change with its role alone: all of them change several times with every entry, and
+    // with every tick.
+    let mut server = raft.server_metrics();
+    while server.changed().await.is_ok() {}
+    match &all.borrow_watched().running_state {
+        Err(fatal) => node.faults.raise(format!("raft has stopped: {fatal}")),
+        Ok(()) => node.faults.raise("raft has stopped"),
     }
 }
 
