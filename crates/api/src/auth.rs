@@ -4,6 +4,7 @@
 //! algorithm than the documented one.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::sign::{self, Label, Parts, Secret, TIME_WINDOW_S};
@@ -150,6 +151,10 @@ pub fn is_signed(credentials: &Credentials, target: Target<'_>, label: Label, se
     parts.verify(secret, &credentials.signature)
 }
 
+/// Made once, as the secret of a key that there is was: a check with it takes as long.
+static NOBODY: LazyLock<Secret> =
+    LazyLock::new(|| Secret::new("a secret that nobody has").expect("it is not blank"));
+
 /// Whether a request is signed with the key that it names, and may make such a call. An unknown key costs as much time as a known
 /// one and answers the same as a wrong signature.
 pub fn authenticate(
@@ -160,9 +165,8 @@ pub fn authenticate(
 ) -> Result<(), Failure> {
     let invalid = || Failure::new(Code::InvalidSignature, "the access key or the signature is wrong");
     let Some(key) = key else {
-        let nobody = Secret::new("a secret that nobody has").expect("it is not blank");
         // The result does not matter, the time that it takes does.
-        let _ = is_signed(credentials, target, Label::Caller, &nobody);
+        let _ = is_signed(credentials, target, Label::Caller, &NOBODY);
         return Err(invalid());
     };
     if !is_signed(credentials, target, key.principal.label(), &key.secret) {

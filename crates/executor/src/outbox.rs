@@ -117,17 +117,16 @@ fn reduced(refused: &Report, status: u16, detail: &str) -> Option<Report> {
 }
 
 async fn send(core: &Core, batch: &[Arc<Report>]) -> Result<(), CallError> {
-    let reports: Vec<Report> = batch.iter().map(|report| Report::clone(report)).collect();
+    let reports: Vec<&Report> = batch.iter().map(|report| &**report).collect();
     let body = Reports { executor_id: core.settings.id.clone(), reports };
     let ack: ReportsAck = core.leader.post(PATH, &body).await?;
     if ack.verdicts.len() != batch.len() {
         let problem = format!("{} verdicts for {} reports", ack.verdicts.len(), batch.len());
         return Err(CallError::Unanswered(problem));
     }
-    let attempts: Vec<_> = body.reports.into_iter().map(|report| report.attempt).collect();
-    forget(core, attempts.clone());
+    forget(core, batch.iter().map(|report| report.attempt.clone()).collect());
     let mut book = lock(&core.book);
-    attempts.iter().for_each(|attempt| book.reported(attempt));
+    batch.iter().for_each(|report| book.reported(&report.attempt));
     drop(book);
     core.changed.send_replace(());
     Ok(())

@@ -114,8 +114,10 @@ pub struct Report {
     /// In the handler's words; at most [`crate::task::MESSAGE_LIMIT`] bytes.
     pub message: Option<String>,
     /// What the handler returned; at most [`crate::task::RESULT_LIMIT`] bytes.
+    #[serde(with = "crate::blob::option")]
     pub result: Option<Vec<u8>>,
     /// The end of the log; at most [`crate::task::LOG_TAIL_LIMIT`] bytes.
+    #[serde(with = "crate::blob::option")]
     pub log_tail: Option<Vec<u8>>,
     /// When the handler started, by the executor's clock.
     pub started_at: Option<Millis>,
@@ -224,6 +226,7 @@ pub enum Command {
         /// How far it is.
         progress: Option<Progress>,
         /// At most [`crate::task::CHECKPOINT_LIMIT`] bytes.
+        #[serde(with = "crate::blob::option")]
         checkpoint: Option<Vec<u8>>,
     },
     /// *Round.* An executor registers, or registers again.

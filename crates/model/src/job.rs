@@ -226,6 +226,7 @@ impl Template {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Filled {
     /// The parameters; also those that a person gave for one run.
+    #[serde(with = "crate::blob::option")]
     pub params: Option<Vec<u8>>,
     /// The business key.
     pub business_key: Option<String>,

@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod apply;
+mod blob;
 pub mod callback;
 pub mod check;
 pub mod command;

@@ -287,6 +287,7 @@ pub struct TaskSpec {
     /// The handler to run.
     pub handler: String,
     /// Its parameters: JSON as it was submitted.
+    #[serde(with = "crate::blob")]
     pub params: Vec<u8>,
     /// Where the task came from.
     pub origin: Origin,
@@ -486,10 +487,13 @@ pub struct Shard {
     /// The handler's last word on how far it is.
     pub progress: Option<Progress>,
     /// Saved by the handler, handed to the next attempt.
+    #[serde(with = "crate::blob::option")]
     pub checkpoint: Option<Vec<u8>>,
     /// What the handler returned: JSON, or text in a JSON string.
+    #[serde(with = "crate::blob::option")]
     pub result: Option<Vec<u8>>,
     /// The end of its log.
+    #[serde(with = "crate::blob::option")]
     pub log_tail: Option<Vec<u8>>,
 }
 

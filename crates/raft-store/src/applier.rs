@@ -71,13 +71,9 @@ impl Applier {
         self.write(work)
     }
 
-    /// The time that the tables have got to.
-    ///
-    /// # Errors
-    /// IO or damage.
-    pub fn hear_of_the_tables(&self) -> Result<(), Fault> {
-        self.clock.heard(orloj_model::query::meta(&self.published.view())?.now_ms);
-        Ok(())
+    /// Tells the clock the time that the tables have got to.
+    pub fn hear_of_the_tables(&self) {
+        self.clock.heard(self.position.now_ms);
     }
 
     fn begin(&self) -> Work {
@@ -119,6 +115,7 @@ impl Applier {
 
     /// Writes what has been applied, and then tells everybody.
     fn write(&mut self, work: Work) -> Result<(), Fault> {
+        self.position.take_note(&work.overlay)?;
         self.state.commit(work.overlay, &self.position, work.changed)?;
         self.published.advance(&self.state, &self.position, work.changed.checkpoints);
         if let Some(now_ms) = work.now_ms {

@@ -16,6 +16,9 @@
 //! version of its kind, and golden bytes in the tests hold each one still. Lengths inside a payload are not
 //! trusted: decoding works on slices only, under a limit, and refuses what is left over.
 
+use std::cell::Cell;
+use std::io::{self, Write};
+
 use bincode::Options;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +27,8 @@ const MAGIC: [u8; 2] = *b"OJ";
 const CODEC_BINCODE_1: u8 = 1;
 const HEADER: usize = 9;
 const TRAILER: usize = 4;
+/// Bytes of the buffer that a thread keeps for its next frames.
+const SCRATCH_KEPT: usize = 1 << 20;
 
 /// Bytes that a frame adds to its payload.
 pub const FRAME_OVERHEAD: usize = HEADER + TRAILER;
@@ -183,22 +188,74 @@ fn options(limit: u32) -> impl Options {
     bincode::DefaultOptions::new().with_fixint_encoding().with_limit(u64::from(limit)).reject_trailing_bytes()
 }
 
-/// Encodes a value into a frame.
+thread_local! {
+    /// Where frames are put together: how long one is shows only at its end.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Encodes a value into a frame. The value is walked once.
 ///
 /// # Errors
 /// [`CodecError::Encode`] when the payload would be above the limit of its kind.
 pub fn encode<T: Serialize + ?Sized>(schema: Schema, value: &T) -> Result<Vec<u8>, CodecError> {
-    let failed = |error: bincode::Error| CodecError::Encode { schema, reason: error.to_string() };
-    let size = options(schema.limit()).serialized_size(value).map_err(failed)?;
-    let length = u32::try_from(size).map_err(|_| CodecError::TooLarge { schema, length: size })?;
-    let mut frame = Vec::with_capacity(length as usize + FRAME_OVERHEAD);
+    let mut frame = SCRATCH.take();
+    frame.clear();
+    // The copy takes no more than it needs, and whoever keeps it keeps no more.
+    let encoded = put_together(schema, value, &mut frame).map(|()| frame.as_slice().to_vec());
+    if frame.capacity() <= SCRATCH_KEPT {
+        SCRATCH.set(frame);
+    }
+    encoded
+}
+
+/// Writes a frame into an empty buffer.
+fn put_together<T: Serialize + ?Sized>(
+    schema: Schema,
+    value: &T,
+    frame: &mut Vec<u8>,
+) -> Result<(), CodecError> {
     frame.extend_from_slice(&MAGIC);
     frame.extend_from_slice(&[CODEC_BINCODE_1, schema as u8, schema.version()]);
-    frame.extend_from_slice(&length.to_le_bytes());
-    options(schema.limit()).serialize_into(&mut frame, value).map_err(failed)?;
-    let checksum = crc32fast::hash(&frame);
+    // The length comes last.
+    frame.extend_from_slice(&[0; 4]);
+    // With a limit of its own bincode would walk the value once more, to measure it first.
+    let layout = bincode::DefaultOptions::new().with_fixint_encoding();
+    let payload = Bounded { bytes: &mut *frame, most: HEADER + schema.limit() as usize };
+    layout
+        .serialize_into(payload, value)
+        .map_err(|error| CodecError::Encode { schema, reason: error.to_string() })?;
+    let length = (frame.len() - HEADER) as u32;
+    frame[HEADER - 4..HEADER].copy_from_slice(&length.to_le_bytes());
+    let checksum = crc32fast::hash(frame);
     frame.extend_from_slice(&checksum.to_le_bytes());
-    Ok(frame)
+    Ok(())
+}
+
+/// Takes bytes in until there are `most`.
+struct Bounded<'a> {
+    bytes: &'a mut Vec<u8>,
+    most: usize,
+}
+
+impl Write for Bounded<'_> {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.most - self.bytes.len() < bytes.len() {
+            return Err(io::Error::other("the value is above the limit of its kind"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Decodes a frame of the given kind. All of `bytes` must belong to it.

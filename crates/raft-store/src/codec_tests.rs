@@ -138,6 +138,19 @@ fn a_value_above_its_limit_is_not_written() {
     let error = encode(Schema::Vote, &large).unwrap_err();
     assert!(matches!(error, CodecError::Encode { schema: Schema::Vote, .. }), "{error}");
     assert!(encode(Schema::Row, &large).is_ok());
+    // Eight bytes of a length, and the rest: the limit itself is within it.
+    let most = vec![0u8; META_LIMIT as usize - 8];
+    assert_eq!(encode(Schema::Vote, &most).unwrap().len(), META_LIMIT as usize + FRAME_OVERHEAD);
+    let above = vec![0u8; META_LIMIT as usize - 7];
+    assert!(encode(Schema::Vote, &above).is_err());
+}
+
+#[test]
+fn a_frame_takes_no_more_than_it_needs_whatever_went_before() {
+    let large = encode(Schema::Row, &vec![7u8; 100_000]).unwrap();
+    assert_eq!(large.capacity(), large.len());
+    assert!(encode(Schema::Vote, &vec![0u8; META_LIMIT as usize]).is_err());
+    assert_eq!(encode(Schema::Row, &row()).unwrap(), ROW_FRAME, "nothing is left of the others");
 }
 
 #[test]

@@ -168,7 +168,7 @@ impl Machine {
         let position = state.position()?;
         let published = Arc::new(Published::new(&state, &position));
         let tables = Applier { state, position, published, clock };
-        tables.hear_of_the_tables()?;
+        tables.hear_of_the_tables();
         Ok(Machine { live, tables, snapshots, disk, faults, runner, _alive: alive })
     }
 
@@ -243,7 +243,7 @@ impl Machine {
         (self.live, self.tables.state, self.tables.position) = blocking(&*self.runner, work).await?;
         self.tables.published.advance(&self.tables.state, &self.tables.position, true);
         self.tables.published.installed.fetch_add(1, Ordering::Relaxed);
-        self.tables.hear_of_the_tables()?;
+        self.tables.hear_of_the_tables();
         self.tables
             .published
             .tell(vec![AppliedEvents { index: self.tables.position.index(), events: Vec::new() }]);

@@ -179,6 +179,9 @@ impl Node {
         let config = Config {
             cluster_name: self.options.cluster.clone(),
             heartbeat_interval: timing.heartbeat_ms,
+            // A follower that has just answered entries needs no heartbeat besides. Even so the next one comes well
+            // within the three heartbeats after which a follower stands for election at the earliest.
+            heartbeat_min_interval: Some(timing.heartbeat_ms / 2),
             election_timeout_min: timing.election_min_ms,
             election_timeout_max: timing.election_max_ms,
             enable_pre_vote: Some(true),
@@ -222,12 +225,9 @@ impl Node {
     /// proposed now would not be committed by it.
     pub fn has_lost_its_majority(&self) -> bool {
         let Some(raft) = self.raft() else { return true };
-        if self.is_alone() {
-            return false;
-        }
         let patience =
             Duration::from_millis(self.options.timing.election_max_ms + self.options.timing.heartbeat_ms);
-        majority_silence(raft).is_some_and(|silence| silence > patience)
+        majority_silence(raft).is_some_and(|silence| silence > patience) && !self.is_alone()
     }
 
     /// The leader that this node knows, where it is there: as a follower it has heard it, as the leader it has heard a
@@ -248,17 +248,22 @@ impl Node {
     }
 
     /// The membership in force, as the last one in this node's log; empty before there is one.
-    pub fn membership(&self) -> LoggedMembership {
+    pub fn membership(&self) -> Arc<LoggedMembership> {
         use openraft::async_runtime::WatchReceiver as _;
         match self.raft.get() {
-            Some(raft) => LoggedMembership::clone(&raft.server_metrics().borrow_watched().membership_config),
-            None => LoggedMembership::default(),
+            Some(raft) => Arc::clone(&raft.server_metrics().borrow_watched().membership_config),
+            None => Arc::default(),
         }
     }
 
     /// The identity as it stands.
     pub fn identity(&self) -> Identity {
         self.lock_identity().clone()
+    }
+
+    /// Reads the identity where it stands, without a copy: it is looked at with every call of a peer.
+    pub fn with_identity<T>(&self, read: impl FnOnce(&Identity) -> T) -> T {
+        read(&self.lock_identity())
     }
 
     /// Changes the identity, durably. `change` answers whether there is anything to write; with `false` the

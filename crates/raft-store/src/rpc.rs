@@ -127,15 +127,16 @@ fn check_target(node: &Node, kind: RpcKind, envelope: &RpcEnvelope) -> Result<()
     if kind.to_an_address() {
         return Ok(());
     }
-    let identity = node.identity();
-    let Some(id) = identity.id else { return Err(RpcError::NotReady) };
-    if envelope.target != id {
-        return refuse(format!("this is node {id}, not {}", envelope.target));
-    }
-    if envelope.target_birth != identity.birth {
-        return refuse(format!("this is another life of node {id} than the membership knows"));
-    }
-    Ok(())
+    node.with_identity(|identity| {
+        let Some(id) = identity.id else { return Err(RpcError::NotReady) };
+        if envelope.target != id {
+            return refuse(format!("this is node {id}, not {}", envelope.target));
+        }
+        if envelope.target_birth != identity.birth {
+            return refuse(format!("this is another life of node {id} than the membership knows"));
+        }
+        Ok(())
+    })
 }
 
 /// Refuses a caller that has a member's id and not its birth. A caller that is no member known here may be

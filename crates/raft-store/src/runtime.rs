@@ -5,24 +5,52 @@
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use openraft::impls::TokioRuntime;
 use openraft::{AsyncRuntime, OptionalSend};
 use orloj_model::Random;
 use rand::TryRng;
 use rand::rngs::ThreadRng;
+use tokio::runtime::Handle;
 
 /// Runs a call of openraft to its end, also when whoever waits for it goes away. Of several calls that meet a Raft
 /// that has just stopped, one waits for its last task and the others wait for that one: were it dropped half-way,
 /// the others would panic.
 pub async fn to_its_end<T: Send + 'static>(call: impl Future<Output = T> + Send + 'static) -> T {
-    match tokio::spawn(call).await {
-        Ok(value) => value,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        // Nobody stops the task, so the whole runtime is going away, and this task with it.
-        Err(_) => std::future::pending().await,
+    Call(Some(Box::pin(call))).await
+}
+
+/// A call that is under way. It runs where it is waited for, and gets a task of its own only when nobody waits any
+/// more: nearly every one is waited for, and a task costs it a turn and another thread's waking up.
+struct Call<T: Send + 'static>(Option<BoxFuture<'static, T>>);
+
+impl<T: Send + 'static> Future for Call<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        // Taken out meanwhile: one that panics has come to its end, too.
+        let mut call = self.0.take().expect("a call is not asked again once it has answered");
+        let polled = call.as_mut().poll(context);
+        if polled.is_pending() {
+            self.0 = Some(call);
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for Call<T> {
+    fn drop(&mut self) {
+        // Without a runtime everything is going away, Raft as well.
+        if let Some(call) = self.0.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(call);
+        }
     }
 }
 
@@ -166,5 +194,21 @@ mod tests {
         assert_eq!(draw(Some(1)), draw(Some(1)));
         assert_ne!(draw(Some(1)), draw(Some(2)));
         assert_ne!(draw(None), draw(None));
+    }
+
+    #[tokio::test]
+    async fn a_call_comes_to_its_end_without_its_caller() {
+        let (go, gone) = tokio::sync::oneshot::channel::<()>();
+        let (done, mut result) = tokio::sync::oneshot::channel::<u8>();
+        let mut call = Box::pin(to_its_end(async move {
+            gone.await.unwrap();
+            done.send(7).unwrap();
+        }));
+        assert!(futures_util::poll!(call.as_mut()).is_pending());
+        drop(call);
+        assert!(result.try_recv().is_err());
+        go.send(()).unwrap();
+        assert_eq!(result.await, Ok(7));
+        assert_eq!(to_its_end(std::future::ready(3)).await, 3, "at once");
     }
 }

@@ -12,6 +12,7 @@ mod state;
 use std::path::Path;
 use std::sync::Arc;
 
+use orloj_model::id::Millis;
 use orloj_model::tables::{RawRow, Read, TableId};
 use serde::de::DeserializeOwned;
 
@@ -26,14 +27,34 @@ pub use state::{Changed, Position, StateDb};
 /// Bytes in front of the model's key: group and table.
 const PREFIX: usize = 5;
 const GROUP: u32 = 0;
+/// Keys of up to so many bytes are put together on the stack where they are only looked at; those of tasks are.
+const SHORT: usize = 64;
+
+/// What stands in front of the model's key.
+fn prefix(table: u8) -> [u8; PREFIX] {
+    let [a, b, c, d] = GROUP.to_be_bytes();
+    [a, b, c, d, table]
+}
 
 /// The key of a row in the database.
 fn full_key(table: u8, key: &[u8]) -> Vec<u8> {
     let mut full = Vec::with_capacity(PREFIX + key.len());
-    full.extend_from_slice(&GROUP.to_be_bytes());
-    full.push(table);
+    full.extend_from_slice(&prefix(table));
     full.extend_from_slice(key);
     full
+}
+
+/// Looks something up by the key of a row.
+fn by_key<T>(table: u8, key: &[u8], look: impl FnOnce(&[u8]) -> T) -> T {
+    let mut short = [0; SHORT];
+    match short.get_mut(..PREFIX + key.len()) {
+        Some(full) => {
+            full[..PREFIX].copy_from_slice(&prefix(table));
+            full[PREFIX..].copy_from_slice(key);
+            look(full)
+        }
+        None => look(&full_key(table, key)),
+    }
 }
 
 /// The tables at one applied index. Cheap to clone.
@@ -48,13 +69,22 @@ struct Cut {
     home: Arc<Home>,
     applied: u64,
     digest: u64,
+    now_ms: Millis,
+    access_revision: u64,
 }
 
 impl View {
-    /// What the database holds now; `applied` and `digest` must be what it says of itself.
-    fn of(home: &Arc<Home>, applied: u64, digest: u64) -> View {
-        let pinned = Arc::clone(&home.db).snapshot();
-        View { cut: Arc::new(Cut { pinned, home: Arc::clone(home), applied, digest }) }
+    /// What the database holds now; `position` must be what it says of itself.
+    fn of(home: &Arc<Home>, position: &Position) -> View {
+        let cut = Cut {
+            pinned: Arc::clone(&home.db).snapshot(),
+            home: Arc::clone(home),
+            applied: position.index(),
+            digest: position.digest,
+            now_ms: position.now_ms,
+            access_revision: position.access_revision,
+        };
+        View { cut: Arc::new(cut) }
     }
 
     /// Index of the last entry whose changes it shows; 0 before the first.
@@ -67,6 +97,16 @@ impl View {
         self.cut.digest
     }
 
+    /// The cluster's time, as its row has it: every request asks for it, and no row is read.
+    pub fn now_ms(&self) -> Millis {
+        self.cut.now_ms
+    }
+
+    /// The revision of callers and keys, as its row has it, likewise.
+    pub fn access_revision(&self) -> u64 {
+        self.cut.access_revision
+    }
+
     fn path(&self) -> &Path {
         self.cut.home.path()
     }
@@ -76,7 +116,8 @@ impl Read for View {
     type Error = Fault;
 
     fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        self.cut.pinned.get(&full_key(table as u8, key)).map_err(Fault::database("read", self.path()))
+        let found = by_key(table as u8, key, |key| self.cut.pinned.get(key));
+        found.map_err(Fault::database("read", self.path()))
     }
 
     fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {

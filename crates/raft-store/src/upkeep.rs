@@ -90,16 +90,14 @@ pub async fn watch_leadership(node: Arc<Node>, raft: Raft<Machine>) {
 
 /// Ends the node when Raft has ended by itself.
 pub async fn watch_raft(node: Arc<Node>, raft: Raft<Machine>) {
-    let mut metrics = raft.metrics();
-    loop {
-        if let Err(fatal) = &metrics.borrow_watched().running_state {
-            node.faults.raise(format!("raft has stopped: {fatal}"));
-            return;
-        }
-        if metrics.changed().await.is_err() {
-            node.faults.raise("raft has stopped");
-            return;
-        }
+    let all = raft.metrics();
+    // These end with Raft as well, and change with its role alone: all of them change several times with every entry, and
+    // with every tick.
+    let mut server = raft.server_metrics();
+    while server.changed().await.is_ok() {}
+    match &all.borrow_watched().running_state {
+        Err(fatal) => node.faults.raise(format!("raft has stopped: {fatal}")),
+        Ok(()) => node.faults.raise("raft has stopped"),
     }
 }
 

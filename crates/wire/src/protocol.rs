@@ -256,14 +256,14 @@ fn yes() -> bool {
     true
 }
 
-/// A batch of outcomes.
+/// A batch of outcomes; a sender may lend those that it keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Reports {
+pub struct Reports<R = Report> {
     /// The sender.
     pub executor_id: String,
     /// At most 256.
-    pub reports: Vec<Report>,
+    pub reports: Vec<R>,
 }
 
 /// What became of one report. Any of them acknowledges it.

@@ -61,30 +61,39 @@ pub(crate) const PUBLISHED: [&str; 4] = [
 
 /// A secret key: the UTF-8 bytes of the whole displayed string, prefix included. Never printed.
 #[derive(Clone)]
-pub struct Secret(String);
+pub struct Secret {
+    text: String,
+    /// HMAC under this key, before the first byte of a message: every signature begins with a copy of it.
+    keyed: Hmac<Sha256>,
+}
 
 impl Secret {
     /// Takes a displayed secret; an empty or blank one is refused.
     pub fn new(text: impl Into<String>) -> Option<Self> {
         let text = text.into();
-        (!text.trim().is_empty()).then_some(Secret(text))
+        if text.trim().is_empty() {
+            return None;
+        }
+        // HMAC takes a key of any length, so the error cannot occur.
+        let keyed = Hmac::<Sha256>::new_from_slice(text.as_bytes()).expect("HMAC takes any key length");
+        Some(Secret { text, keyed })
     }
 
     /// The displayed string, for the one place that shows or stores it.
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Why nobody should use it: it is published, short, or holds what does not survive copying. `None` for a good
     /// one. Never shows it.
     pub fn weakness(&self) -> Option<&'static str> {
-        if PUBLISHED.contains(&self.0.as_str()) {
+        if PUBLISHED.contains(&self.text.as_str()) {
             return Some("the secret is a published example");
         }
-        if self.0.len() < SECRET_MIN {
+        if self.text.len() < SECRET_MIN {
             return Some("the secret has fewer than 32 characters");
         }
-        let odd = !self.0.bytes().all(|byte| byte.is_ascii_graphic());
+        let odd = !self.text.bytes().all(|byte| byte.is_ascii_graphic());
         odd.then_some("the secret has a blank or a character outside ASCII")
     }
 }
@@ -201,8 +210,7 @@ impl Parts<'_> {
     }
 
     fn mac(&self, secret: &Secret) -> Hmac<Sha256> {
-        // HMAC takes a key of any length, so the error cannot occur.
-        let mut mac = Hmac::<Sha256>::new_from_slice(secret.0.as_bytes()).expect("HMAC takes any key length");
+        let mut mac = secret.keyed.clone();
         mac.update(self.canonical().as_bytes());
         mac
     }

@@ -16,6 +16,11 @@ const MARKER: &str = "CURRENT";
 /// The end of the names of files that are never changed once they are written.
 const TABLE_SUFFIX: &str = ".sst";
 
+/// In RocksDB's form of a batch: its number and the count of its changes.
+const BATCH_HEAD: usize = 12;
+/// Likewise, at most: what kind of change it is, and two lengths.
+const CHANGE_HEAD: usize = 11;
+
 /// Opens RocksDB's databases.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rocks;
@@ -89,7 +94,7 @@ impl Database for Open {
 
 /// The batch in RocksDB's own form: the one copy of its bytes.
 fn native(batch: &WriteBatch<'_>) -> rocksdb::WriteBatch {
-    let mut native = rocksdb::WriteBatch::default();
+    let mut native = rocksdb::WriteBatch::with_capacity_bytes(room_for(batch));
     for change in batch.changes() {
         match change {
             Change::Put { key, value } => native.put(key, value),
@@ -98,6 +103,16 @@ fn native(batch: &WriteBatch<'_>) -> rocksdb::WriteBatch {
         }
     }
     native
+}
+
+/// Bytes that RocksDB's form of a batch takes at most.
+fn room_for(batch: &WriteBatch<'_>) -> usize {
+    let bytes = |change: &Change<'_>| match change {
+        Change::Put { key, value } => key.len() + value.len(),
+        Change::Delete { key } => key.len(),
+        Change::DeleteRange { from, to } => from.len() + to.len(),
+    };
+    BATCH_HEAD + batch.changes().iter().map(|change| CHANGE_HEAD + bytes(change)).sum::<usize>()
 }
 
 /// The bound keeps an iterator off the tombstones behind the range.

@@ -29,6 +29,14 @@ pub(super) enum Item {
 }
 
 impl Item {
+    /// The last index that a purge drops.
+    pub(super) fn purged(&self) -> Option<u64> {
+        match self {
+            Item::Purge { upto, .. } => Some(upto.index),
+            _ => None,
+        }
+    }
+
     /// Tells whoever waits how the write went.
     pub(super) fn complete(self, result: Result<(), Arc<str>>) {
         let result = result.map_err(Fault::Stopped);

@@ -38,6 +38,7 @@ pub struct LogWriter {
 /// What has been written and not been told to anybody.
 pub struct Written {
     items: Vec<Item>,
+    committed: Option<StoredLogId>,
     closed: bool,
     result: Result<(), Fault>,
 }
@@ -64,22 +65,32 @@ impl LogWriter {
     pub fn write(&mut self, work: Work) -> Written {
         let Work { items, committed, closed } = work;
         let committed = committed.as_ref().map(StoredLogId::from);
-        let written = if items.is_empty() { Ok(()) } else { self.write_items(&items, committed) };
-        let result = written.and_then(|()| self.look_after_guard(committed, closed));
-        Written { items, closed, result }
+        let result = if items.is_empty() { Ok(()) } else { self.write_items(&items, committed) };
+        Written { items, committed, closed, result }
     }
 
-    /// Tells everybody who waits for what has been written. Answers whether there is more to do.
+    /// Tells everybody who waits for what has been written, and then does what nobody waits for, which may take another
+    /// sync. Answers whether there is more to do.
     pub fn report(&mut self, written: Written) -> bool {
-        let Written { items, closed, result } = written;
-        if let Err(fault) = result
-            && !is_on(Mutant::FaultIgnored)
-        {
-            self.fail(items, &fault);
-            return false;
+        let Written { items, committed, closed, result } = written;
+        let mut purged = Vec::new();
+        match result {
+            Ok(()) => purged.extend(items.iter().filter_map(Item::purged)),
+            Err(_) if is_on(Mutant::FaultIgnored) => {}
+            Err(fault) => {
+                self.fail(items, &fault);
+                return false;
+            }
         }
         for item in items {
             item.complete(Ok(()));
+        }
+        let tidied = self.reclaim(&purged).and_then(|()| self.look_after_guard(committed, closed));
+        if let Err(fault) = tidied
+            && !is_on(Mutant::FaultIgnored)
+        {
+            self.fail(Vec::new(), &fault);
+            return false;
         }
         !closed
     }
@@ -107,12 +118,12 @@ impl LogWriter {
         if items.iter().any(|item| matches!(item, Item::Vote { .. })) {
             self.guard.sync()?;
         }
-        for item in items {
-            if let Item::Purge { upto, .. } = item {
-                self.disk.reclaim(upto.index)?;
-            }
-        }
         Ok(())
+    }
+
+    /// Gives back the space of what was purged up to these indexes.
+    fn reclaim(&self, purged: &[u64]) -> Result<(), Fault> {
+        purged.iter().try_for_each(|upto| self.disk.reclaim(*upto))
     }
 
     /// Lets the tail drop what the disk has now.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use orloj_model::tables::{RawRow, Read, TableId, Write};
+use orloj_model::key::TableKey as _;
+use orloj_model::tables::{RawRow, Read, Table, TableId, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Home, PREFIX, decode_row, full_key};
+use super::{Home, PREFIX, by_key, decode_row, full_key};
 use crate::codec::{self, Schema};
 use crate::engine::{Cursor, WriteBatch};
 use crate::error::Fault;
@@ -31,6 +32,17 @@ impl Overlay {
     /// Bytes of keys and values written so far, repeated writes counted each time.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// A row as this apply has written it; `None` if it has not.
+    ///
+    /// # Errors
+    /// Its bytes do not decode.
+    pub(super) fn written<T: Table>(&self, key: &T::Key) -> Result<Option<T::Row>, Fault> {
+        match by_key(T::ID as u8, &key.encode(), |key| self.writes.get(key)) {
+            Some(Some(value)) => decode_row(value).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Every write, as a batch, with room for `more`.
@@ -61,11 +73,10 @@ impl Read for Overlay {
     type Error = Fault;
 
     fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let key = full_key(table as u8, key);
-        match self.writes.get(&key) {
+        by_key(table as u8, key, |key| match self.writes.get(key) {
             Some(value) => Ok(value.clone()),
-            None => self.base.get(&key),
-        }
+            None => self.base.get(key),
+        })
     }
 
     fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {

@@ -6,7 +6,11 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use orloj_model::id::Millis;
+use orloj_model::key::Single;
 use orloj_model::mutant::{Mutant, is_on};
+use orloj_model::query;
+use orloj_model::schema::{AccessMetaTable, MetaTable};
 use serde::{Deserialize, Serialize};
 
 use super::recent::Recent;
@@ -50,9 +54,27 @@ pub struct Position {
     pub digest: u64,
     /// The digests at the last checkpoints, oldest first.
     pub checkpoints: Vec<Checkpoint>,
+    /// The cluster's time, as its row in the tables has it.
+    pub now_ms: Millis,
+    /// The revision of callers and keys, as its row in the tables has it.
+    pub access_revision: u64,
 }
 
 impl Position {
+    /// Takes note of what is kept of two rows, where `writes` have changed them.
+    ///
+    /// # Errors
+    /// A row does not decode.
+    pub fn take_note(&mut self, writes: &Overlay) -> Result<(), Fault> {
+        if let Some(meta) = writes.written::<MetaTable>(&Single)? {
+            self.now_ms = meta.now_ms;
+        }
+        if let Some(access) = writes.written::<AccessMetaTable>(&Single)? {
+            self.access_revision = access.revision;
+        }
+        Ok(())
+    }
+
     /// Index of the last entry applied; 0 before the first.
     pub fn index(&self) -> u64 {
         self.applied.as_ref().map_or(0, |id| id.index)
@@ -157,12 +179,17 @@ impl StateDb {
                 .try_into()
                 .map_err(|error| Fault::Damaged(format!("the applied membership: {error}")))?,
         };
-        Ok(Position {
+        let mut position = Position {
             applied: stored.applied.map(LogId::from),
             membership,
             digest: stored.digest,
             checkpoints: self.read(CHECKPOINTS_KEY, Schema::Checkpoints)?.unwrap_or_default(),
-        })
+            ..Position::default()
+        };
+        let rows = self.view(&position);
+        position.now_ms = query::meta(&rows)?.now_ms;
+        position.access_revision = query::access_meta(&rows)?.revision;
+        Ok(position)
     }
 
     /// Writes what entries changed together with where the database then stands, in one batch.
@@ -196,7 +223,7 @@ impl StateDb {
 
     /// A view of what it holds now.
     pub fn view(&self, position: &Position) -> View {
-        View::of(&self.home, position.index(), position.digest)
+        View::of(&self.home, position)
     }
 
     fn read<T: for<'de> Deserialize<'de>>(&self, key: &[u8], schema: Schema) -> Result<Option<T>, Fault> {

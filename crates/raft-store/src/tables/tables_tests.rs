@@ -1,7 +1,7 @@
 //! The tables on RocksDB against the ordered maps of the model.
 
 use orloj_model::key::Single;
-use orloj_model::schema::MetaTable;
+use orloj_model::schema::{AccessMetaTable, MetaTable};
 use orloj_model::tables::{MapTables, Read, ReadExt as _, TableId, Write, WriteExt as _};
 
 use super::*;
@@ -112,6 +112,55 @@ fn the_digest_of_an_overlay_is_that_of_the_maps() {
     model.put::<MetaTable>(&Single, &meta).unwrap();
     assert_eq!(overlay.digest(), model.digest());
     assert_ne!(overlay.digest(), 7);
+}
+
+#[test]
+fn keys_of_any_length_are_looked_up_as_they_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
+    let lengths = [0, 1, SHORT - PREFIX - 1, SHORT - PREFIX, SHORT - PREFIX + 1, 300];
+    let mut overlay = state.overlay(&Position::default());
+    for (number, length) in lengths.into_iter().enumerate() {
+        overlay.put_raw(TableId::Due, vec![7; length], vec![number as u8]).unwrap();
+    }
+    let find = |tables: &dyn Fn(&[u8]) -> Option<Vec<u8>>| {
+        lengths.map(|length| tables(&vec![7; length]).map(|value| usize::from(value[0])))
+    };
+    let all = [0, 1, 2, 3, 4, 5].map(Some);
+    assert_eq!(find(&|key| overlay.get_raw(TableId::Due, key).unwrap()), all);
+    assert_eq!(find(&|key| overlay.get_raw(TableId::Ready, key).unwrap()), [None; 6]);
+    state.commit(overlay, &position(1), Changed::default()).unwrap();
+    let view = state.view(&position(1));
+    assert_eq!(find(&|key| view.get_raw(TableId::Due, key).unwrap()), all);
+}
+
+#[test]
+fn a_view_says_the_time_and_the_revision_that_its_rows_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
+    let mut position = state.position().unwrap();
+    let said = |view: &View| (view.now_ms(), view.access_revision());
+    let before = state.view(&position);
+    for (now_ms, revision) in [(5, Some(1)), (6, None), (7, Some(2))] {
+        let mut overlay = state.overlay(&position);
+        let meta = orloj_model::apply::Meta { now_ms, ..Default::default() };
+        overlay.put::<MetaTable>(&Single, &meta).unwrap();
+        if let Some(revision) = revision {
+            let access = orloj_model::access::AccessMeta { revision, ..Default::default() };
+            overlay.put::<AccessMetaTable>(&Single, &access).unwrap();
+        }
+        position.take_note(&overlay).unwrap();
+        state.commit(overlay, &position, Changed::default()).unwrap();
+        let view = state.view(&position);
+        let rows = (
+            orloj_model::query::meta(&view).unwrap().now_ms,
+            orloj_model::query::access_meta(&view).unwrap().revision,
+        );
+        assert_eq!(said(&view), rows);
+        let found = state.position().unwrap();
+        assert_eq!((found.now_ms, found.access_revision), rows, "as after a start");
+    }
+    assert_eq!(said(&before), (0, 0));
 }
 
 #[test]

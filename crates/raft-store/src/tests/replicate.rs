@@ -245,5 +245,8 @@ async fn the_clusters_time_passes_while_nobody_leads() {
 }
 
 fn now_ms(store: &Store) -> i64 {
-    orloj_model::query::meta(&store.view()).unwrap().now_ms
+    let view = store.view();
+    let row = orloj_model::query::meta(&view).unwrap().now_ms;
+    assert_eq!(view.now_ms(), row);
+    row
 }

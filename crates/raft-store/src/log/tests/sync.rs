@@ -307,9 +307,11 @@ async fn a_purge_gives_disk_space_back() {
     assert!(before >= 2, "{before} tables hold the log");
     log.purge(id(1, 498)).await.unwrap();
     append(&mut log, [entry(1, 500)]).await;
+    // The files go after everybody has been told, and before the next write.
+    append(&mut log, [entry(1, 501)]).await;
     assert!(tables(&log) < before);
     assert_eq!(log.disk.scan(0..499).next().unwrap(), None, "no purged row is left in a table or in memory");
-    assert_eq!(all(&log).await, [entry(1, 499), entry(1, 500)]);
+    assert_eq!(all(&log).await, [entry(1, 499), entry(1, 500), entry(1, 501)]);
 }
 
 #[tokio::test]

@@ -18,10 +18,9 @@ impl Core {
             if !exec.is_there() || exec.not_before > now.mono_ms {
                 continue;
             }
-            let id = exec.row.registration.id.clone();
             if !exec.knows_round && !exec.announcing {
                 exec.announcing = true;
-                steps.push(Step::Announce { executor: id.clone() });
+                steps.push(Step::Announce { executor: exec.id().clone() });
             }
             if !exec.pushing && !exec.outbox.is_empty() {
                 let count = exec.outbox.len().min(crate::core::leases::PUSH_LIMIT);
@@ -39,7 +38,7 @@ impl Core {
                 }
                 if !leases.is_empty() {
                     exec.pushing = true;
-                    steps.push(Step::Push { executor: id.clone(), leases });
+                    steps.push(Step::Push { executor: exec.id().clone(), leases });
                 }
             }
             if !exec.stopping
@@ -50,7 +49,7 @@ impl Core {
                 let reason = *reason;
                 let same = exec.stops.iter().filter(|(_, other)| **other == reason);
                 let leases = same.map(|(lease, _)| *lease).take(crate::core::leases::PUSH_LIMIT).collect();
-                steps.push(Step::Cancel { executor: id, reason, leases });
+                steps.push(Step::Cancel { executor: exec.id().clone(), reason, leases });
             }
         }
         self.steps.extend(steps);
