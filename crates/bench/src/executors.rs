@@ -24,6 +24,8 @@ use crate::seen::Seen;
 
 /// How often it is told how many are done.
 const TELL_EVERY: Duration = Duration::from_millis(50);
+/// How often it is looked whether all reports have been acknowledged.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Every so many times the count is also written to its file.
 const WRITE_EVERY: u32 = 5;
 
@@ -89,6 +91,32 @@ impl Records {
     }
 }
 
+/// When all that had been done had been acknowledged, too, as far as looks tell that come one after the other.
+#[derive(Debug, Default)]
+struct Settled {
+    done: u64,
+    open: bool,
+    at_us: i64,
+}
+
+impl Settled {
+    /// One look: handlers that have returned, reports that wait for an acknowledgement, and when that was.
+    fn look(&mut self, done: u64, waiting: usize, now_us: i64) {
+        // A report is on its way to the disk for a while before it waits, so what is done counts from the next look on.
+        let moves = done != self.done || waiting > 0;
+        if self.open && !moves {
+            self.at_us = now_us;
+        }
+        self.open = moves;
+        self.done = done;
+    }
+
+    /// The instant; 0 while something has not been acknowledged.
+    fn at_us(&self) -> i64 {
+        if self.open { 0 } else { self.at_us }
+    }
+}
+
 /// The handler of every task of a bench.
 struct Bench {
     records: Arc<Records>,
@@ -149,6 +177,7 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
     let mut told = Counts::default();
     let mut ticks = 0_u32;
     let mut tick = tokio::time::interval(TELL_EVERY);
+    let (mut look, mut settled) = (tokio::time::interval(LOOK_EVERY), Settled::default());
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -163,8 +192,12 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
                     fs::write(path, now.own.to_string())?;
                 }
             }
+            _ = look.tick() => {
+                let waiting = executors.iter().map(Handle::waiting_reports).sum::<usize>();
+                settled.look(records.counts().own, waiting, records.clock.wall_us());
+            }
             // A file of orders ends long before the executors do.
-            Some(order) = orders.recv() => obey(order?, &records)?,
+            Some(order) = orders.recv() => obey(order?, &records, &settled)?,
         }
     }
     executors.iter().for_each(Handle::shutdown);
@@ -177,11 +210,11 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
     Ok(())
 }
 
-fn obey(order: ToExecutors, records: &Records) -> Result<(), PartError> {
+fn obey(order: ToExecutors, records: &Records, settled: &Settled) -> Result<(), PartError> {
     let ToExecutors::Summary { kills_us, among } = order else { return Err(PartError::Order("start")) };
     let mut own = records.own_records();
     own.retain(|record| among.is_none_or(|among| among.has(record.due_us)));
-    let summary = Summary::of(&mut own);
+    let summary = Summary { settled_us: settled.at_us(), ..Summary::of(&mut own) };
     let gaps_us = kills_us.iter().map(|kill| gap_after(&own, *kill)).collect();
     Ok(say(&FromExecutors::Summary { summary, gaps_us })?)
 }
@@ -239,6 +272,24 @@ mod tests {
         assert_eq!(aim(r#"{"id":7,"dueAt":"1970-01-01T00:00:02.500Z"}"#), Some(fired));
         assert_eq!(aim(r#"{"id":7,"dueAt":"${scheduledAt}"}"#), None);
         assert_eq!(aim(r#"{"dueUs":1500}"#), None);
+    }
+
+    #[test]
+    fn all_is_settled_when_nothing_is_done_and_nothing_waits_any_more() {
+        let mut settled = Settled::default();
+        settled.look(0, 0, 10);
+        assert_eq!(settled.at_us(), 0, "nothing was done");
+        settled.look(5, 0, 20);
+        assert_eq!(settled.at_us(), 0, "their reports may be on their way to the disk");
+        settled.look(5, 3, 30);
+        assert_eq!(settled.at_us(), 0);
+        settled.look(5, 0, 40);
+        settled.look(5, 0, 50);
+        assert_eq!(settled.at_us(), 40);
+        settled.look(5, 1, 60);
+        assert_eq!(settled.at_us(), 0, "one came late");
+        settled.look(5, 0, 70);
+        assert_eq!(settled.at_us(), 70);
     }
 
     #[test]

@@ -155,6 +155,7 @@ async fn play_once(
         run.add("CPU of everything else on the machine", "cores", cores);
     }
     ceilings.add_to(&mut run);
+    run.faults.extend(stage.cluster.deaths().await);
     if let Err(error) = stage.stop().await {
         run.faults.push(format!("the cluster could not be ended in order: {error:#}"));
     }

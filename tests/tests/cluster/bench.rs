@@ -36,7 +36,7 @@ fn figure(run: &Value, name: &str) -> f64 {
 async fn a_small_burst_is_measured_whole() {
     let _alone = alone().await;
     let dir = tempfile::tempdir().unwrap();
-    let report = bench(dir.path(), &["burst", "--tasks", "200", "--batch", "50", "--lead-s", "1"]).await;
+    let report = bench(dir.path(), &["burst", "--tasks", "200", "--batch", "50", "--lead-s", "2"]).await;
     let run = &report["runs"][0];
     assert_eq!((run["workload"].as_str(), run["seed"].as_u64()), (Some("burst, batch"), Some(7)));
     for (name, want) in [("success", 100.0), ("lost", 0.0), ("duplicates", 0.0), ("early", 0.0)] {

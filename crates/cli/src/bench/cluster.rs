@@ -11,15 +11,15 @@ use orloj_bench::executors;
 use orloj_bench::message::Target;
 use orloj_bench::usage::{self, Usage};
 use orloj_client::{Client, Credentials, Options};
-use orloj_wire::clock::{Clock as _, SystemClock};
+use orloj_wire::clock::SystemClock;
 use rustix::process::Signal;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::args::{BenchArgs, OtherArgs};
 use crate::cert::AUTHORITY;
 use crate::dev::certificates;
 use crate::dev::files::{self, Wishes};
-use crate::dev::fleet::{Fleet, Member, Role, Spec, log_tail};
+use crate::dev::fleet::{Ended, Fleet, Member, Role, Spec, log_tail};
 use crate::dev::keys::Keys;
 use crate::dev::plan::{Layout, Plan, Wish};
 use crate::dev::ready;
@@ -60,6 +60,16 @@ struct Own {
     fleet: Fleet,
     /// What those processes used that have ended, by the place of their replica.
     spent: BTreeMap<usize, Usage>,
+    /// Which replicas ended though nobody asked them to, and how.
+    deaths: Vec<String>,
+}
+
+impl Own {
+    /// Takes note of the end of a process that was not to end.
+    fn note_death(&mut self, ended: &Ended) {
+        let name = &self.fleet.members()[ended.index].spec.name;
+        self.deaths.push(format!("{name} ended by itself: {}", ended.status));
+    }
 }
 
 impl Cluster {
@@ -106,7 +116,13 @@ impl Cluster {
             certificates: plan.tls().then(|| layout.certificates()),
             scratch,
             keep: args.own.keep,
-            kind: Kind::Own(Box::new(Own { plan, keys, fleet: Fleet::default(), spent: BTreeMap::new() })),
+            kind: Kind::Own(Box::new(Own {
+                plan,
+                keys,
+                fleet: Fleet::default(),
+                spent: BTreeMap::new(),
+                deaths: Vec::new(),
+            })),
         };
         cluster.start_replicas(&layout).await?;
         Ok(cluster)
@@ -263,9 +279,22 @@ impl Cluster {
         send(pid, signal);
         let sent_us = clock.wall_us();
         while own.fleet.members()[place].pid.is_some() {
-            own.fleet.next_end().await;
+            let ended = own.fleet.next_end().await;
+            if ended.index != place {
+                own.note_death(&ended);
+            }
         }
         Ok(sent_us)
+    }
+
+    /// The replicas that have ended though nobody asked them to, and how.
+    pub async fn deaths(&mut self) -> Vec<String> {
+        let Kind::Own(own) = &mut self.kind else { return Vec::new() };
+        // What has ended is told at once.
+        while let Ok(ended) = timeout(Duration::ZERO, own.fleet.next_end()).await {
+            own.note_death(&ended);
+        }
+        std::mem::take(&mut own.deaths)
     }
 
     /// Starts a replica that has ended and waits until it says that it can serve; returns how long that took from the

@@ -56,9 +56,14 @@ pub async fn run(stage: &mut Stage, way: Way, spread_ms: u64) -> anyhow::Result<
     }
     if spread_ms == 0 {
         let to_success_s = (checked.last_finished_ms - base_ms).max(1) as f64 / 1e3;
+        let to_report_s = (summary.settled_us / 1_000 - base_ms).max(1) as f64 / 1e3;
         let to_handler_s = (summary.last_end_us / 1_000 - base_ms).max(1) as f64 / 1e3;
+        // When a report was never acknowledged there is no such rate, and a fault tells more.
+        if summary.settled_us > 0 {
+            run.add("whole lives", "/s", checked.succeeded() / to_report_s);
+        }
         // Of a sample, the last success stands for that of all.
-        run.add("whole lives", "/s", checked.succeeded() / to_success_s);
+        run.add("successes put into the log", "/s", checked.succeeded() / to_success_s);
         run.add("handlers done", "/s", summary.tasks as f64 / to_handler_s);
     }
     let (sent, acknowledged) = (submitted.sent, submitted.acknowledged);
