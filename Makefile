@@ -37,7 +37,8 @@ lint: setup ## Run clippy, the dependency rules and the rules on the source text
 	@scripts/lint.sh; . scripts/env.sh; cargo test --workspace --test tidy --quiet
 
 bench: setup ## Measure a cluster on this machine; BENCH_ARGS chooses what (docs/performance.md)
-	@. scripts/env.sh; cargo build --release -p orloj-cli; exec "$$CARGO_TARGET_DIR/release/orloj" bench $(BENCH_ARGS)
+	@. scripts/env.sh; export ORLOJ_COMMIT="$$(git describe --always --dirty 2>/dev/null || true)"; \
+	cargo build --release -p orloj-cli; exec "$$CARGO_TARGET_DIR/release/orloj" bench $(BENCH_ARGS)
 
 microbench: setup ## Measure the pure parts by themselves; MICROBENCH_ARGS chooses which (docs/performance.md)
 	@. scripts/env.sh; cargo bench $(MICROBENCH_ARGS)

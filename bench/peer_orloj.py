@@ -2,7 +2,8 @@
 
 The harness is a module `bench` with a class `Peer` and the workloads W1, W1b, W2 and W3; its folder stands in PEERS_DIR.
 ORLOJ names the binary, ORLOJ_SET options of every replica's file (KEY=VALUE, by space), BATCH and BATCH_CLIENTS how
-many tasks go into one request of a bulk submission and how many callers send such requests."""
+many tasks go into one request of a bulk submission and how many callers send such requests. What differs from the defaults
+stands in the peer's name."""
 import os
 import secrets
 import sys
@@ -13,6 +14,7 @@ from bench import *  # noqa: E402,F403: the harness hands its names on like this
 ORLOJ = os.path.abspath(os.environ.get("ORLOJ", "orloj"))
 BATCH = int(os.environ.get("BATCH", 500))
 BATCH_CLIENTS = int(os.environ.get("BATCH_CLIENTS", 4))
+CHANGED = os.environ.get("ORLOJ_SET", "").split() + ([f"batch={BATCH}x{BATCH_CLIENTS}"] if (BATCH, BATCH_CLIENTS) != (500, 4) else [])
 API = [13070 + 2 * i for i in range(3)]
 INTERNAL = [port + 1 for port in API]
 
@@ -23,10 +25,19 @@ def write_private(path, text):
 
 
 class Orloj(Peer):
-    name, datadir = "orloj-r3-fsync", "orloj"
+    name, datadir = "+".join(["orloj-r3-fsync", *CHANGED]), "orloj"
     bulk = f"{BATCH} tasks in a request, {BATCH_CLIENTS} callers"
 
     def start(self):
+        self.servers, self.staffed = [], False
+        try:
+            return self.launch()
+        except BaseException:
+            # The harness stops what was started; what was started in part would run on beside the next peer.
+            self.stop()
+            raise
+
+    def launch(self):
         self.dir = fresh(self.datadir)
         self.key, self.secret, self.executors = "ak_PEERS", "sk_" + secrets.token_urlsafe(32), "exs_" + secrets.token_urlsafe(32)
         write_private(f"{self.dir}/secrets.toml", f"""
@@ -40,7 +51,6 @@ requests-per-s = 1000000.0
 submits-per-s = 1000000.0
 """)
         members = ", ".join(f'{{ id = {i + 1}, internal = "127.0.0.1:{INTERNAL[i]}", api = "http://127.0.0.1:{API[i]}" }}' for i in range(3))
-        self.servers = []
         for i in range(3):
             config = f"{self.dir}/r{i + 1}.toml"
             with open(config, "w") as f:
@@ -101,6 +111,7 @@ members = [{members}]
         p = Proc([ORLOJ, "bench-part", "executors", "--spec", f"{d}/executors.json"], "orloj-executors")
         self.until(lambda: b'"ready"' in open(p.log, "rb").read())
         time.sleep(1.5)  # for their registration
+        self.staffed = True
         return WorkerSet([p], [f"{d}/0.bin"], [f"{d}/0.n"])
 
     def submit(self, **plan):
@@ -109,7 +120,9 @@ members = [{members}]
         due = "atOnce" if now else {"spread": {"baseMs": round(plan["base-ms"]), "spreadMs": round(plan.get("spread-ms", 0))}}
         pace = {"open": {"perS": rate}} if rate else {"closed": {"clients": BATCH_CLIENTS if bulk else plan.get("clients", CLIENTS)}}
         run = {"plan": {"firstId": WARM_BASE if plan.get("warm") else 0, "count": plan["n"], "due": due, "sleepMs": 0}, "pace": pace,
-               "batch": BATCH if bulk and not rate else 1, "limitS": 300, "unknownHandler": True}
+               "batch": BATCH if bulk and not rate else 1, "limitS": 300,
+               # A caller pays for the look whether anybody has the handler, unless nobody is meant to have it, as in W3.
+               "unknownHandler": not self.staffed}
         target = {"servers": [f"http://127.0.0.1:{port}" for port in API], "accessKey": self.key, "secretKey": self.secret,
                   "audience": "default", "via": "leader"}
         path = f"{self.dir}/load.json"

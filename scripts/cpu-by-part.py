@@ -4,7 +4,10 @@
     perf record --call-graph dwarf,16384 -F 199 -p PID -- sleep 5
     perf script | scripts/cpu-by-part.py
 
-A sample belongs to the first part that its stack, read from the inside out, names."""
+A sample belongs to the first part that its stack, read from the inside out, names. With --cpu-s and --tasks, the CPU time
+that the process used and the tasks that ended meanwhile, also the time of each part for a task; profile-leader.py does all
+of it."""
+import argparse
 import re
 import sys
 from collections import Counter
@@ -47,10 +50,19 @@ def stacks(lines):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cpu-s", type=float, default=0.0, help="CPU time of the process while it was recorded, in s")
+    parser.add_argument("--tasks", type=float, default=0.0, help="tasks that ended meanwhile")
+    arguments = parser.parse_args()
     counts = Counter(map(part_of, stacks(sys.stdin)))
     total = sum(counts.values()) or 1
+    task_us = arguments.cpu_s / arguments.tasks * 1e6 if arguments.tasks > 0 else 0.0
     for name, count in counts.most_common():
-        print(f"{100 * count / total:5.1f} %  {name}")
+        share = count / total
+        of_task = f"{share * task_us:7.1f} µs a task  " if task_us > 0 else ""
+        print(f"{100 * share:5.1f} %  {of_task}{name}")
+    if task_us > 0:
+        print(f"100.0 %  {task_us:7.1f} µs a task  all of the process")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ use orloj_wire::rest::Cluster;
 use orloj_wire::sign::{IDEMPOTENCY_HEADER, Label, Outgoing, Secret};
 use serde::Deserialize;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::http::{Host, HttpError};
 use crate::message::{KeyPair, Target, Via};
@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
 /// After a look that found no leader.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The longest wait for a leader before anything is sent.
+const SETTLE: Duration = Duration::from_secs(10);
 
 /// Why a call has no good answer.
 #[derive(Debug, thiserror::Error)]
@@ -167,6 +169,18 @@ impl Caller {
     /// The clock that signs.
     pub(crate) fn clock(&self) -> SystemClock {
         self.clock
+    }
+
+    /// Waits until the leader is known, so that the first requests go to it and not to whoever comes first in the list;
+    /// not for ever, since whoever is asked hands a request on.
+    pub(crate) async fn settle(&self) {
+        let found = async {
+            while self.via == Via::Leader && !self.find_leader().await {
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        // Without a leader the requests themselves will tell what is wrong.
+        let _ = timeout(SETTLE, found).await;
     }
 
     /// Makes one call, once, and returns the body of a good answer.

@@ -20,9 +20,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::load::{HANDLER, PartError, lines, say};
 use crate::message::{Counts, ExecutorsSpec, FromExecutors, ToExecutors};
 use crate::record::{Record, Summary, gap_after};
+use crate::seen::Seen;
 
 /// How often it is told how many are done.
 const TELL_EVERY: Duration = Duration::from_millis(50);
+/// How often it is looked whether all reports have been acknowledged.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Every so many times the count is also written to its file.
 const WRITE_EVERY: u32 = 5;
 
@@ -30,6 +33,8 @@ const WRITE_EVERY: u32 = 5;
 struct Records {
     clock: SystemClock,
     all: Mutex<Vec<Record>>,
+    /// The submitted tasks that have returned.
+    returned: Mutex<Seen>,
     own: AtomicU64,
     warm: AtomicU64,
     warm_first: u64,
@@ -37,6 +42,18 @@ struct Records {
 }
 
 impl Records {
+    fn new(warm_first: u64, sleep_ms: u64) -> Records {
+        Records {
+            clock: SystemClock::new(),
+            all: Mutex::default(),
+            returned: Mutex::default(),
+            own: AtomicU64::new(0),
+            warm: AtomicU64::new(0),
+            warm_first,
+            sleep_ms,
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Record>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,15 +66,20 @@ impl Records {
         all.len() - 1
     }
 
-    fn end(&self, place: usize) {
+    /// Notes that the handler has returned. A task of a job counts each time, since all of them carry the job's id.
+    fn end(&self, place: usize, of_job: bool) {
         let end_us = self.clock.wall_us();
         let id = {
             let record = &mut self.lock()[place];
             record.end_us = end_us;
             record.id
         };
-        let counter = if id < self.warm_first { &self.own } else { &self.warm };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if id >= self.warm_first {
+            self.warm.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let first = of_job || self.returned.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.own.fetch_add(u64::from(first), Ordering::Relaxed);
     }
 
     fn counts(&self) -> Counts {
@@ -69,6 +91,32 @@ impl Records {
     }
 }
 
+/// When all that had been done had been acknowledged, too, as far as looks tell that come one after the other.
+#[derive(Debug, Default)]
+struct Settled {
+    done: u64,
+    open: bool,
+    at_us: i64,
+}
+
+impl Settled {
+    /// One look: handlers that have returned, reports that wait for an acknowledgement, and when that was.
+    fn look(&mut self, done: u64, waiting: usize, now_us: i64) {
+        // A report is on its way to the disk for a while before it waits, so what is done counts from the next look on.
+        let moves = done != self.done || waiting > 0;
+        if self.open && !moves {
+            self.at_us = now_us;
+        }
+        self.open = moves;
+        self.done = done;
+    }
+
+    /// The instant; 0 while something has not been acknowledged.
+    fn at_us(&self) -> i64 {
+        if self.open { 0 } else { self.at_us }
+    }
+}
+
 /// The handler of every task of a bench.
 struct Bench {
     records: Arc<Records>,
@@ -77,7 +125,7 @@ struct Bench {
 impl Handler for Bench {
     async fn run(&self, context: AttemptContext) -> Result<HandlerOutput, HandlerError> {
         let params = context.params();
-        let Some((id, due_us)) = aim(params) else {
+        let Some(Aim { id, due_us, of_job }) = aim(params) else {
             return Err(HandlerError::fatal("the parameters of a bench task are id, and dueUs or dueAt"));
         };
         let place = self.records.start(id, due_us);
@@ -88,19 +136,28 @@ impl Handler for Bench {
                 () = context.cancelled() => return Err(HandlerError::retryable("stopped")),
             }
         }
-        self.records.end(place);
+        self.records.end(place, of_job);
         Ok(HandlerOutput::none())
     }
 }
 
-/// The id of a task and when it was due, in µs since the Unix epoch: a submission says that as a number, and a job as
-/// the instant that its placeholder stands for.
-fn aim(params: &Value) -> Option<(u64, i64)> {
-    let due_us = match params["dueAt"].as_str() {
-        Some(text) => Time::parse(text).ok()?.0.checked_mul(1_000)?,
-        None => params["dueUs"].as_i64()?,
-    };
-    Some((params["id"].as_u64()?, due_us))
+/// What a task says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Aim {
+    id: u64,
+    /// When it was due, in µs since the Unix epoch.
+    due_us: i64,
+    /// Whether a job made it.
+    of_job: bool,
+}
+
+/// A submission says when it was due as a number, and a job as the instant that its placeholder stands for.
+fn aim(params: &Value) -> Option<Aim> {
+    let id = params["id"].as_u64()?;
+    Some(match params["dueAt"].as_str() {
+        Some(text) => Aim { id, due_us: Time::parse(text).ok()?.0.checked_mul(1_000)?, of_job: true },
+        None => Aim { id, due_us: params["dueUs"].as_i64()?, of_job: false },
+    })
 }
 
 /// Runs executors as the first line of `input` says, until SIGTERM; then writes the records where that was
@@ -114,19 +171,13 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
     let Some(ToExecutors::Start(spec)) = orders.recv().await.transpose()? else {
         return Err(PartError::Order("start"));
     };
-    let records = Arc::new(Records {
-        clock: SystemClock::new(),
-        all: Mutex::default(),
-        own: AtomicU64::new(0),
-        warm: AtomicU64::new(0),
-        warm_first: spec.warm_first,
-        sleep_ms: spec.sleep_ms,
-    });
+    let records = Arc::new(Records::new(spec.warm_first, spec.sleep_ms));
     let executors = start(&spec, &records).await?;
     say(&FromExecutors::Ready)?;
     let mut told = Counts::default();
     let mut ticks = 0_u32;
     let mut tick = tokio::time::interval(TELL_EVERY);
+    let (mut look, mut settled) = (tokio::time::interval(LOOK_EVERY), Settled::default());
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
@@ -141,8 +192,12 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
                     fs::write(path, now.own.to_string())?;
                 }
             }
+            _ = look.tick() => {
+                let waiting = executors.iter().map(Handle::waiting_reports).sum::<usize>();
+                settled.look(records.counts().own, waiting, records.clock.wall_us());
+            }
             // A file of orders ends long before the executors do.
-            Some(order) = orders.recv() => obey(order?, &records)?,
+            Some(order) = orders.recv() => obey(order?, &records, &settled)?,
         }
     }
     executors.iter().for_each(Handle::shutdown);
@@ -155,11 +210,11 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
     Ok(())
 }
 
-fn obey(order: ToExecutors, records: &Records) -> Result<(), PartError> {
+fn obey(order: ToExecutors, records: &Records, settled: &Settled) -> Result<(), PartError> {
     let ToExecutors::Summary { kills_us, among } = order else { return Err(PartError::Order("start")) };
     let mut own = records.own_records();
     own.retain(|record| among.is_none_or(|among| among.has(record.due_us)));
-    let summary = Summary::of(&mut own);
+    let summary = Summary { settled_us: settled.at_us(), ..Summary::of(&mut own) };
     let gaps_us = kills_us.iter().map(|kill| gap_after(&own, *kill)).collect();
     Ok(say(&FromExecutors::Summary { summary, gaps_us })?)
 }
@@ -211,29 +266,46 @@ mod tests {
     #[test]
     fn tasks_of_submissions_and_of_jobs_say_when_they_were_due() {
         let aim = |text| aim(&serde_json::from_str(text).unwrap());
-        assert_eq!(aim(r#"{"id":7,"dueUs":1500}"#), Some((7, 1_500)));
-        assert_eq!(aim(r#"{"id":7,"dueAt":"1970-01-01T00:00:02.500Z"}"#), Some((7, 2_500_000)));
+        let submitted = Aim { id: 7, due_us: 1_500, of_job: false };
+        assert_eq!(aim(r#"{"id":7,"dueUs":1500}"#), Some(submitted));
+        let fired = Aim { id: 7, due_us: 2_500_000, of_job: true };
+        assert_eq!(aim(r#"{"id":7,"dueAt":"1970-01-01T00:00:02.500Z"}"#), Some(fired));
         assert_eq!(aim(r#"{"id":7,"dueAt":"${scheduledAt}"}"#), None);
         assert_eq!(aim(r#"{"dueUs":1500}"#), None);
     }
 
     #[test]
+    fn all_is_settled_when_nothing_is_done_and_nothing_waits_any_more() {
+        let mut settled = Settled::default();
+        settled.look(0, 0, 10);
+        assert_eq!(settled.at_us(), 0, "nothing was done");
+        settled.look(5, 0, 20);
+        assert_eq!(settled.at_us(), 0, "their reports may be on their way to the disk");
+        settled.look(5, 3, 30);
+        assert_eq!(settled.at_us(), 0);
+        settled.look(5, 0, 40);
+        settled.look(5, 0, 50);
+        assert_eq!(settled.at_us(), 40);
+        settled.look(5, 1, 60);
+        assert_eq!(settled.at_us(), 0, "one came late");
+        settled.look(5, 0, 70);
+        assert_eq!(settled.at_us(), 70);
+    }
+
+    #[test]
     fn starts_and_ends_are_told_apart_from_the_warm_up() {
-        let records = Records {
-            clock: SystemClock::new(),
-            all: Mutex::default(),
-            own: AtomicU64::new(0),
-            warm: AtomicU64::new(0),
-            warm_first: 100,
-            sleep_ms: 0,
-        };
+        let records = Records::new(100, 0);
         let (first, second) = (records.start(1, 5), records.start(100, 6));
         assert_eq!(records.counts(), Counts::default());
-        records.end(second);
+        records.end(second, false);
         assert_eq!(records.counts(), Counts { own: 0, warm: 1 });
-        records.end(first);
+        records.end(first, false);
         let own = records.own_records();
         assert_eq!((own.len(), own[0].id, own[0].end_us >= own[0].start_us), (1, 1, true));
+        records.end(records.start(1, 5), false);
+        assert_eq!(records.counts().own, 1, "a task that runs twice is done once");
+        records.end(records.start(1, 6), true);
+        assert_eq!(records.counts().own, 2, "the tasks of a job share its id");
         let dir = tempfile::tempdir().unwrap();
         write(&dir.path().join("r"), &own).unwrap();
         assert_eq!(fs::metadata(dir.path().join("r")).unwrap().len(), 32);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::latency::Quantiles;
+use crate::ceilings::Ceilings;
+use crate::latency::{Distribution, Latency, Quantiles};
 
 /// One figure of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,16 +40,26 @@ pub struct Run {
     pub run: u32,
     /// What its random choices came from.
     pub seed: u64,
+    /// When it began, by RFC 3339.
+    pub started_at: String,
+    /// How long it took with its cluster's start and end, in s.
+    pub took_s: f64,
+    /// How fast the machine itself was just before.
+    pub ceilings: Option<Ceilings>,
     /// The figures, in the order in which they are shown.
     pub figures: Vec<Figure>,
     /// The whole distributions, by name.
-    pub latencies: BTreeMap<String, Quantiles>,
+    pub latencies: BTreeMap<String, Distribution>,
     /// What each process used.
     pub processes: Vec<ProcessUse>,
     /// Tasks a second in each slice of time.
     pub slices: Vec<f64>,
     /// Why submissions were not acknowledged, with how often.
     pub errors: BTreeMap<String, u64>,
+    /// What a reader of the figures has to know.
+    pub notes: Vec<String>,
+    /// What must not have happened and did: the product broke its word, or the figures are none.
+    pub faults: Vec<String>,
 }
 
 impl Run {
@@ -58,12 +69,19 @@ impl Run {
     }
 
     /// Adds a distribution, with these percentiles of it as figures.
-    pub fn add_latency(&mut self, name: &str, quantiles: Option<Quantiles>, shown: &[Shown]) {
-        let Some(quantiles) = quantiles else { return };
+    pub fn add_latency(&mut self, name: &str, latency: &Latency, shown: &[Shown]) {
+        let Some(distribution) = latency.distribution() else { return };
         for shown in shown {
-            self.add(format!("{name} {}", shown.word()), "ms", shown.of(&quantiles));
+            self.add(format!("{name} {}", shown.word()), "ms", shown.of(&distribution.quantiles));
         }
-        self.latencies.insert(name.to_owned(), quantiles);
+        self.latencies.insert(name.to_owned(), distribution);
+    }
+
+    /// Notes a fault when there are any of something of which there must be none.
+    pub fn must_be_none(&mut self, count: u64, what: &str) {
+        if count > 0 {
+            self.faults.push(format!("{count} {what}"));
+        }
     }
 }
 
@@ -239,12 +257,20 @@ mod tests {
     }
 
     #[test]
+    fn only_what_happened_is_a_fault() {
+        let mut run = Run::default();
+        run.must_be_none(0, "were lost");
+        run.must_be_none(2, "were lost");
+        assert_eq!(run.faults, ["2 were lost"]);
+    }
+
+    #[test]
     fn a_distribution_shows_the_percentiles_asked_for() {
-        let mut latency = crate::latency::Latency::default();
+        let mut latency = Latency::default();
         latency.record(2_000);
         let mut run = Run::default();
-        run.add_latency("submit", latency.quantiles(), &[Shown::P50, Shown::Max]);
-        run.add_latency("nothing", None, Shown::ALL);
+        run.add_latency("submit", &latency, &[Shown::P50, Shown::Max]);
+        run.add_latency("nothing", &Latency::default(), Shown::ALL);
         let names: Vec<&str> = run.figures.iter().map(|figure| figure.name.as_str()).collect();
         assert_eq!(names, ["submit p50", "submit max"]);
         assert!(run.latencies.contains_key("submit") && run.latencies.len() == 1);

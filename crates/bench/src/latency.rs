@@ -38,6 +38,11 @@ impl Latency {
         self.histogram.len()
     }
 
+    /// Everything about them; `None` when there are none.
+    pub fn distribution(&self) -> Option<Distribution> {
+        Some(Distribution { quantiles: self.quantiles()?, steps_us: self.clone() })
+    }
+
     /// Their percentiles; `None` when there are none.
     pub fn quantiles(&self) -> Option<Quantiles> {
         let all = &self.histogram;
@@ -74,6 +79,18 @@ pub struct Quantiles {
     pub p999: f64,
     /// The longest.
     pub max: f64,
+}
+
+/// A whole distribution: its percentiles, and every step of the histogram, from which those of several runs can be
+/// added up.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Distribution {
+    /// The percentiles.
+    #[serde(flatten)]
+    pub quantiles: Quantiles,
+    /// The steps: a latency in µs, and how many there are of it.
+    pub steps_us: Latency,
 }
 
 fn ms(us: u64) -> f64 {
@@ -138,5 +155,15 @@ mod tests {
         let mut both = back;
         both.merge(&latency);
         assert_eq!(both.count(), 12);
+    }
+
+    #[test]
+    fn a_distribution_is_told_with_all_its_steps() {
+        let mut latency = Latency::default();
+        [5, 5, 700].into_iter().for_each(|us| latency.record(us));
+        let told = serde_json::to_value(latency.distribution()).unwrap();
+        assert_eq!((&told["count"], &told["max"]), (&3.into(), &0.7.into()));
+        assert_eq!(told["stepsUs"], serde_json::json!([[5, 2], [700, 1]]));
+        assert_eq!(Latency::default().distribution(), None);
     }
 }

@@ -12,16 +12,18 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`plan`], [`jobs`], [`latency`], [`record`], [`slices`], [`figures`] | pure: what is submitted when, and what is made of it |
+//! | [`plan`], `shuffle`, [`jobs`], [`latency`], [`record`], `seen`, [`slices`], [`outcome`], [`ceilings`], [`figures`] | pure: what is submitted when, and what is made of it |
 //! | [`message`] | what conductor and parts tell each other |
 //! | [`load`], [`check`], `listing`, [`executors`], [`null`] | the parts |
 //! | [`machine`], [`disk`], [`usage`] | the machine: facts, the latency of its disk, what processes use |
 //!
 //! Absent on purpose: how a cluster is started, and what the workloads are. Both stand in the command `orloj`.
-//! A latency counts from the instant at which the plan wanted the work to begin, never from when the load found
-//! time for it: a replica that stalls is charged for everything that waited.
+//! In an open loop a latency counts from the instant at which the plan wanted the work to begin, never from when the
+//! load found time for it: a replica that stalls is charged for everything that waited. In a closed loop a caller that
+//! waits for an answer sends nothing, so there a latency is the time of service. Requests that fail are in it, too.
 
 mod caller;
+pub mod ceilings;
 pub mod check;
 pub mod disk;
 pub mod executors;
@@ -34,8 +36,11 @@ pub mod load;
 pub mod machine;
 pub mod message;
 pub mod null;
+pub mod outcome;
 mod pacer;
 pub mod plan;
 pub mod record;
+mod seen;
+mod shuffle;
 pub mod slices;
 pub mod usage;

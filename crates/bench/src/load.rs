@@ -82,6 +82,7 @@ pub(crate) struct Load {
     acknowledged: AtomicU64,
     repeated: AtomicU64,
     latency: Mutex<Latency>,
+    failures: Mutex<Latency>,
     acks: Mutex<Vec<Ack>>,
     errors: Mutex<BTreeMap<String, u64>>,
 }
@@ -101,6 +102,7 @@ impl Load {
             acknowledged: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
             latency: Mutex::default(),
+            failures: Mutex::default(),
             acks: Mutex::default(),
             errors: Mutex::default(),
         })
@@ -128,6 +130,7 @@ impl Load {
             started_us: self.begin_us,
             ended_us: self.wall_us(self.clock.monotonic()),
             latency: lock(&self.latency).clone(),
+            failures: lock(&self.failures).clone(),
         };
         Ok((result, std::mem::take(&mut *lock(&self.acks))))
     }
@@ -197,8 +200,10 @@ impl Load {
                 Ok(results) => return self.answered(beat, signer, &tasks, results),
                 Err(error) => error,
             };
-            let waited = self.clock.monotonic() - beat.intended;
-            if key.is_none() || !error.passes() || waited >= PATIENCE {
+            let waited_us = self.waited_us(beat);
+            if key.is_none() || !error.passes() || waited_us >= us(PATIENCE) {
+                lock(&self.latency).record(waited_us);
+                lock(&self.failures).record(waited_us);
                 return self.failed(&error.to_string(), count);
             }
             self.repeated.fetch_add(1, Ordering::Relaxed);
@@ -214,8 +219,7 @@ impl Load {
     }
 
     fn answered(&self, beat: Beat, signer: usize, tasks: &[Draft], results: Vec<Result<Made, CallError>>) {
-        let took = self.clock.monotonic() - beat.intended;
-        lock(&self.latency).record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+        lock(&self.latency).record(self.waited_us(beat));
         // There are far fewer keys than that.
         let signer = u16::try_from(signer).unwrap_or(u16::MAX);
         let mut taken = Vec::with_capacity(tasks.len());
@@ -233,6 +237,11 @@ impl Load {
         }
     }
 
+    /// From the instant at which a request was meant to be sent until now, in µs.
+    fn waited_us(&self, beat: Beat) -> u64 {
+        us(self.clock.monotonic().saturating_sub(beat.intended))
+    }
+
     fn failed(&self, why: &str, count: u64) {
         self.failed.fetch_add(count, Ordering::Relaxed);
         *lock(&self.errors).entry(why.to_owned()).or_default() += count;
@@ -248,6 +257,10 @@ impl Load {
         let since = at.saturating_sub(self.begin).as_micros();
         self.begin_us.saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
     }
+}
+
+fn us(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 async fn finish(mut running: JoinSet<()>) {
@@ -285,7 +298,7 @@ mod tests {
         waits.await;
     }
 
-    /// Nobody listens there: every submission fails, is counted, and is not waited for.
+    /// Nobody listens there: every submission fails, is counted with the time that it took, and is not waited for.
     #[tokio::test]
     async fn failures_are_counted_by_their_reason() {
         let target = crate::message::Target {
@@ -301,5 +314,6 @@ mod tests {
         let (result, acks) = load.submit_all().await.unwrap();
         assert_eq!((result.sent, result.acknowledged, acks.len()), (10, 0, 0));
         assert_eq!(result.errors.get("no connection"), Some(&10));
+        assert_eq!((result.latency.count(), result.failures.count()), (10, 10), "what fails takes time, too");
     }
 }

@@ -76,6 +76,9 @@ pub struct LoadSpec {
     /// In a closed loop: the most tasks that may be submitted and not done, as [`ToLoad::Done`] tells it.
     #[serde(default)]
     pub outstanding: Option<u64>,
+    /// The handler of the tasks, where it is another than that of the bench's executors.
+    #[serde(default)]
+    pub handler: Option<String>,
     /// Takes tasks although no executor is there.
     #[serde(default)]
     pub unknown_handler: bool,
@@ -100,6 +103,7 @@ impl LoadSpec {
             limit_s: 3_600.0,
             key_prefix: None,
             outstanding: None,
+            handler: None,
             unknown_handler: false,
             remember: false,
             payload: 0,
@@ -144,7 +148,7 @@ pub enum ToLoad {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FromLoad {
-    /// The replicas answer.
+    /// The leader is known, where it matters, or did not show in time.
     Connected,
     /// How far a load is.
     Progress {
@@ -175,8 +179,11 @@ pub struct LoadResult {
     pub started_us: i64,
     /// When the last answer came.
     pub ended_us: i64,
-    /// From the intended instant to the acknowledgement of a request; one for each request.
+    /// From the intended instant to the answer of a request, or until it had failed for good; one for each request. In a
+    /// closed loop a request is intended when its caller is free, so there this is the time of service.
     pub latency: Latency,
+    /// Of those requests alone that failed.
+    pub failures: Latency,
 }
 
 impl LoadResult {
@@ -217,9 +224,10 @@ pub struct CheckResult {
     pub statuses: BTreeMap<String, u64>,
     /// Looked up and not there.
     pub missing: u64,
-    /// From when it was due to the commit of its success, by the leader's clock.
+    /// From when it was due until the leader put its success into an entry of the log, by the leader's clock: that
+    /// entry has yet to reach a majority's disks.
     pub end_to_end: Latency,
-    /// The last such commit, in ms since the Unix epoch; 0 without any.
+    /// The last such instant, in ms since the Unix epoch; 0 without any.
     pub last_finished_ms: i64,
 }
 
@@ -323,7 +331,7 @@ pub enum FromExecutors {
 /// Handlers that have returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Of a run's own tasks.
+    /// Of a run's own tasks. One that was submitted counts once, however often it ran.
     pub own: u64,
     /// Of warm-up tasks.
     pub warm: u64,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::shuffle;
+
 /// The first id of warm-up tasks, which no figure counts. Below it are a run's own tasks, from 0.
 pub const WARM_FIRST: u64 = 1 << 40;
-/// Spreads due instants over the order of submission; coprime to every count that is not its multiple.
-const STRIDE: u64 = 7919;
 
 /// A set of tasks, numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub enum Due {
         base_ms: i64,
         /// How long it is, in ms.
         spread_ms: u64,
+        /// Decides the order.
+        #[serde(default)]
+        seed: u64,
     },
 }
 
@@ -44,11 +47,12 @@ impl Plan {
 
     /// When the task with this number is due, in ms since the Unix epoch; `None` for at once.
     ///
-    /// Task `i` of `n` is due at `base + (i * 7919 mod n) / n * spread`, so that the order of due instants has
-    /// nothing to do with the order of submission while their density is even.
+    /// The task that stands at place `p` of `n` is due at `base + p / n * spread`. Its place comes from a permutation that
+    /// the seed decides, so that the order of due instants has nothing to do with the order of submission while their
+    /// density is even.
     pub fn due_ms(&self, number: u64) -> Option<i64> {
-        let Due::Spread { base_ms, spread_ms } = self.due else { return None };
-        let place = u128::from(number) * u128::from(STRIDE) % u128::from(self.count.max(1));
+        let Due::Spread { base_ms, spread_ms, seed } = self.due else { return None };
+        let place = u128::from(shuffle::place(number, self.count, seed));
         let offset =
             (place * u128::from(spread_ms) + u128::from(self.count / 2)) / u128::from(self.count.max(1));
         Some(base_ms + i64::try_from(offset).unwrap_or(i64::MAX))
@@ -86,14 +90,14 @@ mod tests {
     use super::*;
 
     fn spread(count: u64, spread_ms: u64) -> Plan {
-        Plan { first_id: 0, count, due: Due::Spread { base_ms: 1_000, spread_ms }, sleep_ms: 0 }
+        Plan { first_id: 0, count, due: Due::Spread { base_ms: 1_000, spread_ms, seed: 7 }, sleep_ms: 0 }
     }
 
     #[test]
     fn due_instants_are_even_and_shuffled() {
         let plan = spread(1_000, 60_000);
         let mut due: Vec<i64> = (0..1_000).filter_map(|number| plan.due_ms(number)).collect();
-        assert_ne!(due[1], 1_060, "the second one submitted is not the second one due");
+        assert!(!due.is_sorted(), "the order of submission is not that in which they are due");
         due.sort_unstable();
         assert_eq!((due[0], due[1], due[999]), (1_000, 1_060, 60_940));
         due.dedup();

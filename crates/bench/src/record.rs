@@ -52,6 +52,9 @@ pub struct Summary {
     pub lateness: Latency,
     /// The last return of a handler, in µs since the Unix epoch; 0 without any.
     pub last_end_us: i64,
+    /// When the reports of all that had returned had been acknowledged, too, as the executors found a few ms later, in µs
+    /// since the Unix epoch; 0 without any, and while one has not.
+    pub settled_us: i64,
 }
 
 impl Summary {
@@ -88,6 +91,7 @@ impl Summary {
         self.open += other.open;
         self.lateness.merge(&other.lateness);
         self.last_end_us = self.last_end_us.max(other.last_end_us);
+        self.settled_us = self.settled_us.max(other.settled_us);
     }
 }
 

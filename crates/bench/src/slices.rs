@@ -30,16 +30,28 @@ fn count_at(samples: &[Sample], at_s: f64) -> f64 {
     before.count as f64 + part * (after.count - before.count) as f64
 }
 
-/// How much lower the last quarter of the slices is than the second one, in per cent; less than 0 when it is
-/// higher. The first quarter is left out: caches and files are still small there. `None` below eight slices.
-pub fn fall_pct(rates: &[f64]) -> Option<f64> {
-    let quarter = rates.len() / 4;
-    if quarter < 2 {
+/// How throughput went on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Course {
+    /// The mean of the first slices: a tenth of all, and two at least.
+    pub first: f64,
+    /// The mean of the last quarter.
+    pub last: f64,
+    /// How much lower the second is than the first, in per cent; less than 0 when it is higher.
+    pub fall_pct: f64,
+}
+
+/// How these rates went on from the beginning to the end. What comes before the first slice is not in it, so a workload
+/// that warms up does that before. `None` below four slices, and when nothing was done in the first ones.
+pub fn course(rates: &[f64]) -> Option<Course> {
+    if rates.len() < 4 {
         return None;
     }
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let (early, late) = (mean(&rates[quarter..2 * quarter]), mean(&rates[rates.len() - quarter..]));
-    (early > 0.0).then(|| ((early - late) / early * 1_000.0).round() / 10.0)
+    let first = mean(&rates[..(rates.len() / 10).max(2)]);
+    let last = mean(&rates[rates.len() - rates.len().div_ceil(4)..]);
+    let fall_pct = ((first - last) / first * 1_000.0).round() / 10.0;
+    (first > 0.0).then_some(Course { first, last, fall_pct })
 }
 
 #[cfg(test)]
@@ -65,9 +77,23 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_is_told_in_per_cent() {
-        let falling = [50.0, 50.0, 100.0, 100.0, 95.0, 95.0, 90.0, 90.0];
-        assert_eq!(fall_pct(&falling), Some(10.0));
-        assert_eq!(fall_pct(&[1.0; 7]), None);
+    fn a_fall_is_told_against_the_beginning() {
+        let six = course(&[100.0, 100.0, 95.0, 90.0, 80.0, 70.0]);
+        assert_eq!(six, Some(Course { first: 100.0, last: 75.0, fall_pct: 25.0 }));
+    }
+
+    #[test]
+    fn what_falls_early_and_stays_down_is_a_fall() {
+        let mut rates = vec![90.0; 60];
+        rates[..12].fill(140.0);
+        let course = course(&rates).unwrap();
+        assert_eq!((course.first, course.last, course.fall_pct), (140.0, 90.0, 35.7));
+    }
+
+    #[test]
+    fn too_few_slices_and_an_empty_beginning_have_no_course() {
+        assert_eq!(course(&[1.0; 3]), None);
+        assert_eq!(course(&[0.0, 0.0, 5.0, 5.0]), None);
+        assert_eq!(course(&[10.0, 10.0, 10.0, 12.0]).unwrap().fall_pct, -20.0);
     }
 }

@@ -16,6 +16,17 @@ pub struct Usage {
     pub peak_mib: f64,
 }
 
+impl Usage {
+    /// What two processes have used together that ran one after the other: `next` is the later one.
+    pub fn then(self, next: Usage) -> Usage {
+        Usage {
+            cpu_s: self.cpu_s + next.cpu_s,
+            now_mib: next.now_mib,
+            peak_mib: self.peak_mib.max(next.peak_mib),
+        }
+    }
+}
+
 /// What the process has used; zeros when it is gone.
 pub fn of(pid: u32) -> Usage {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
@@ -36,6 +47,19 @@ fn cpu_s(stat: &str) -> Option<f64> {
 fn kib(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
+}
+
+/// CPU time of this process and of those of its children that have ended and were waited for, in s.
+pub fn own_cpu_s() -> f64 {
+    own(&fs::read_to_string("/proc/self/stat").unwrap_or_default()).unwrap_or(0.0)
+}
+
+fn own(stat: &str) -> Option<f64> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    // User and system time of the process, and the same of its children: four fields in a row.
+    let ticks = rest.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
+    let ticks: Vec<u64> = ticks.collect::<Result<_, _>>().ok()?;
+    (ticks.len() == 4).then(|| ticks.iter().sum::<u64>() as f64 / TICKS_PER_S)
 }
 
 /// CPU time that the whole machine has spent on anything but idling, in s.
@@ -60,6 +84,8 @@ mod tests {
         let stat = "12 (a) b (c) S 1 1 1 0 -1 4194560 10 0 0 0 150 50 7 7 20 0 4 0 100 0 0";
         assert_eq!(cpu_s(stat), Some(2.0));
         assert_eq!(cpu_s(""), None);
+        assert_eq!(own(stat), Some(2.14), "with the children");
+        assert_eq!(own("12 (a) S 1"), None);
     }
 
     #[test]
@@ -69,6 +95,14 @@ mod tests {
             (kib(status, "VmRSS:"), kib(status, "VmHWM:"), kib(status, "VmSwap:")),
             (Some(1024), Some(2048), None)
         );
+    }
+
+    #[test]
+    fn a_process_that_ended_is_not_forgotten() {
+        let first = Usage { cpu_s: 2.0, now_mib: 90.0, peak_mib: 300.0 };
+        let second = Usage { cpu_s: 1.0, now_mib: 80.0, peak_mib: 100.0 };
+        assert_eq!(first.then(second), Usage { cpu_s: 3.0, now_mib: 80.0, peak_mib: 300.0 });
+        assert_eq!(first.then(Usage::default()), Usage { now_mib: 0.0, ..first });
     }
 
     #[test]

@@ -32,8 +32,8 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 the task that was waited for did not succeed, or `job diff` found a difference; 2 wrong command line, configuration \
-or environment; 3 no replica answers, none leads, or the outcome is unknown; 4 refused, also when others of several jobs were \
+Exit codes: 0 done; 1 the task that was waited for did not succeed, `job diff` found a difference, or `bench` a loss or a \
+doubled, early or unfinished task; 2 wrong command line, configuration or environment; 3 no replica answers, none leads, or the outcome is unknown; 4 refused, also when others of several jobs were \
 taken; 5 no such thing; 6 the wait ended before the task did; 70 the program failed.
 
 Environment: ORLOJ_URL (one or more replicas, by comma), ORLOJ_ACCESS_KEY and ORLOJ_SECRET_KEY (a \

@@ -4,74 +4,40 @@
 //! are processes of their own (`bench-part`), whose CPU time is told apart from the replicas'.
 
 use std::path::Path;
-use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use orloj_bench::disk::{self, Syncs};
-use orloj_bench::figures::{Row, Run, summarise};
-use orloj_bench::latency::Quantiles;
+use orloj_bench::figures::Run;
 use orloj_bench::machine::Machine;
-use orloj_bench::message::{FromLoad, LoadSpec, NullListens, Target, ToLoad, Via};
-use orloj_bench::plan::{Due, Pace, Plan};
+use orloj_wire::clock::{Clock as _, SystemClock};
+use orloj_wire::time::Time;
 use rand::RngExt as _;
-use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::exit::{Failure, Outcome};
 use crate::process::stop_token;
 use crate::remote::output;
-use crate::secret::write_public;
 
 pub mod args;
+mod ceilings;
 mod child;
 mod cluster;
 pub mod part;
 mod progress;
+mod report;
 mod stage;
 mod workload;
 
 use args::{BenchArgs, Workload};
-use child::PartProcess;
 use progress::Progress;
+use report::Report;
 use stage::Stage;
 use workload::Play;
-
-/// How long each of the machine's own ceilings is measured.
-const CEILING: Duration = Duration::from_secs(2);
-
-/// What stands beside the figures: how fast the machine itself is.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Ceilings {
-    /// 256 bytes appended and synced on the disk of the data, one after the other.
-    fdatasync: Syncs,
-    /// The load against a server that only answers, on loopback, by as many callers.
-    loopback: Loopback,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Loopback {
-    per_s: f64,
-    latency: Option<Quantiles>,
-}
-
-/// Everything that a bench found.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Report<'a> {
-    machine: &'a Machine,
-    ceilings: &'a Ceilings,
-    settings: &'a BenchArgs,
-    seed: u64,
-    summary: &'a [Row],
-    runs: &'a [Run],
-}
 
 /// Runs the workloads and prints what they measured.
 ///
 /// # Errors
-/// A wrong command line, a cluster that does not start or dies, a file that cannot be written.
+/// A wrong command line, a cluster that does not start or dies, a file that cannot be written. What was measured before
+/// is printed and written all the same. That something was lost, done twice or early is no error, but an exit code.
 pub fn run(args: &BenchArgs, json: bool) -> Outcome {
     // Children die with the thread that started them, so this runtime has one thread: the main one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -86,17 +52,7 @@ pub fn run(args: &BenchArgs, json: bool) -> Outcome {
 }
 
 async fn measure(args: &BenchArgs, json: bool) -> Outcome {
-    let workloads = match args.workloads[..] {
-        [] => vec![Workload::Life, Workload::Burst, Workload::Steady],
-        ref wished => wished.to_vec(),
-    };
-    let plays: Vec<Play> = workloads.into_iter().flat_map(|workload| Play::of(workload, args)).collect();
-    if let Some(play) = plays.iter().find(|play| play.wants_own_cluster() && !args.other.servers.is_empty()) {
-        let name = play.name();
-        let error =
-            anyhow::anyhow!("{name} restarts replicas or makes callers: it runs without --servers alone");
-        return Err(Failure::usage(error));
-    }
+    let plays = plays(args)?;
     let seed = args.seed.unwrap_or_else(|| rand::rng().random_range(0..1 << 32));
     let data = cluster::data_dir(args);
     std::fs::create_dir_all(&data)
@@ -106,46 +62,84 @@ async fn measure(args: &BenchArgs, json: bool) -> Outcome {
     if !machine.optimised {
         output::note("orloj bench: this program was built without optimisation; its figures say little");
     }
-    let mut progress = Progress::new(args.quiet || json);
-    progress.begin("measuring the machine");
-    let ceilings = ceilings(args, &data).await?;
-    let mut runs = Vec::new();
-    for number in 1..=args.runs.max(1) {
-        for play in &plays {
-            runs.push(play_once(args, *play, number, seed, &progress).await?);
-        }
-    }
-    let summary = summarise(&runs);
-    let report = Report {
-        machine: &machine,
-        ceilings: &ceilings,
-        settings: args,
-        seed,
-        summary: &summary,
-        runs: &runs,
+    let mut report = Report::new(args, machine, seed);
+    let broken = series(args, &plays, seed, &data, &mut report).await.err();
+    let broken = match broken {
+        Some(failure) if report.is_empty() => return Err(failure),
+        broken => broken,
     };
-    if let Some(path) = &args.out {
-        let text = serde_json::to_string_pretty(&report).context("cannot write the figures as JSON")?;
-        write_public(path, &text)?;
+    if let Some(failure) = &broken {
+        report.break_off(failure.to_string());
+        if let Err(error) = report.write() {
+            output::note(&format!("orloj bench: {error:#}"));
+        }
     }
     match json {
         true => output::json(&report)?,
-        false => print(&report)?,
+        false => report.print()?,
     }
-    Ok(ExitCode::SUCCESS)
+    let code = report.judge();
+    match broken {
+        Some(failure) => Err(failure),
+        None => Ok(code),
+    }
+}
+
+/// What was asked for, in its variants.
+fn plays(args: &BenchArgs) -> Result<Vec<Play>, Failure> {
+    let workloads = match args.workloads[..] {
+        [] => vec![Workload::Life, Workload::Burst, Workload::Steady],
+        ref wished => wished.to_vec(),
+    };
+    let plays: Vec<Play> = workloads.into_iter().flat_map(|workload| Play::of(workload, args)).collect();
+    let others = !args.other.servers.is_empty();
+    match plays.iter().find(|play| others && play.wants_own_cluster()) {
+        None => Ok(plays),
+        Some(play) => Err(Failure::usage(anyhow::anyhow!(
+            "{} restarts replicas or makes callers: it runs without --servers alone",
+            play.name()
+        ))),
+    }
+}
+
+/// Plays everything as often as was asked for, and writes the report after each run.
+async fn series(
+    args: &BenchArgs,
+    plays: &[Play],
+    seed: u64,
+    data: &Path,
+    report: &mut Report<'_>,
+) -> Result<(), Failure> {
+    let rounds = 1..=args.runs.max(1);
+    let names = rounds.clone().flat_map(|_| plays.iter().map(|play| play.name())).collect();
+    let mut progress = Progress::new(args.quiet, names);
+    for number in rounds {
+        for play in plays {
+            progress.begin_run();
+            let mut run = play_once(args, *play, seed, data, &progress).await?;
+            run.run = number;
+            progress.end_run();
+            report.add(run);
+            report.write()?;
+        }
+    }
+    Ok(())
 }
 
 async fn play_once(
     args: &BenchArgs,
     play: Play,
-    number: u32,
     seed: u64,
+    data: &Path,
     progress: &Progress,
 ) -> Result<Run, Failure> {
-    let named = progress.named(&format!("{}, run {number} of {}", play.name(), args.runs.max(1)));
-    let mut stage = Stage::start(args, seed, named, play.wants_executors()).await?;
-    let played = play.run(&mut stage).await;
-    let run = match played {
+    let mut progress = progress.clone();
+    progress.begin("measuring the machine");
+    let ceilings = ceilings::measure(args.load.clients, data).await?;
+    let (started_at, begin) = (Time(SystemClock::new().wall_ms()).to_string(), Instant::now());
+    let mut stage = Stage::start(args, seed, progress, play.wants_executors()).await?;
+    let (played_from, before) = (Instant::now(), stage.cpu());
+    let mut run = match play.run(&mut stage).await {
         Ok(run) => run,
         Err(error) => {
             stage.progress.end();
@@ -155,71 +149,15 @@ async fn play_once(
             return Err(error.into());
         }
     };
-    stage.stop().await?;
-    Ok(Run { workload: play.name(), run: number, seed, ..run })
-}
-
-async fn ceilings(args: &BenchArgs, data: &Path) -> anyhow::Result<Ceilings> {
-    let dir = data.to_path_buf();
-    let fdatasync = tokio::task::spawn_blocking(move || disk::measure(&dir, CEILING))
-        .await
-        .context("the measurement of the disk died")?
-        .with_context(|| format!("cannot measure the disk of {}", data.display()))?;
-    let scratch = cluster::new_scratch(data)?;
-    let loopback = loopback(args.load.clients, &scratch).await?;
-    std::fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
-    Ok(Ceilings { fdatasync, loopback })
-}
-
-/// How fast so many callers get answers from a server that does nothing else.
-async fn loopback(clients: u32, logs: &Path) -> anyhow::Result<Loopback> {
-    let mut null = PartProcess::<NullListens>::start("null", logs)?;
-    let url = null.next().await?.url;
-    let mut load = PartProcess::<FromLoad>::start("load", logs)?;
-    let target = Target {
-        servers: vec![url],
-        access_key: "ak_CEILING".to_owned(),
-        secret_key: "sk_CEILING".to_owned(),
-        audience: "default".to_owned(),
-        via: Via::Any,
-        keys: Vec::new(),
-        ca_pem: None,
-    };
-    load.speaker().say(&ToLoad::Connect(target)).await?;
-    load.next().await?;
-    let plan = Plan { first_id: 0, count: u64::MAX, due: Due::AtOnce, sleep_ms: 0 };
-    let spec = LoadSpec { limit_s: CEILING.as_secs_f64(), ..LoadSpec::new(plan, Pace::Closed { clients }) };
-    load.speaker().say(&ToLoad::Run(spec)).await?;
-    let ran = loop {
-        if let FromLoad::Ran(ran) = load.next().await? {
-            break ran;
-        }
-    };
-    null.stop().await?;
-    load.stop().await?;
-    Ok(Loopback { per_s: ran.per_s().round(), latency: ran.latency.quantiles() })
-}
-
-fn print(report: &Report<'_>) -> std::io::Result<()> {
-    let Machine { cores, cpu, memory_mib, kernel, file_system, load, .. } = report.machine;
-    output::line(&format!("{cores} cores of {cpu}, {memory_mib} MiB, {kernel}, {file_system}, load {load}"))?;
-    let Ceilings { fdatasync, loopback } = report.ceilings;
-    let p50 = |quantiles: &Option<Quantiles>| quantiles.map_or(0.0, |quantiles| quantiles.p50);
-    output::line(&format!(
-        "fdatasync of 256 bytes: p50 {} ms, {} /s; the load against a server that only answers: p50 {} ms, {} /s",
-        p50(&fdatasync.latency),
-        fdatasync.per_s,
-        p50(&loopback.latency),
-        loopback.per_s,
-    ))?;
-    output::line(&format!("seed {}\n", report.seed))?;
-    let mut table = output::table(["workload", "figure", "median", "spread", "runs"]);
-    for row in report.summary {
-        table.add_row(row.cells());
+    if let (Some(before), Some(after)) = (before, stage.cpu()) {
+        let others_s = (after.machine_s - before.machine_s) - (after.bench_s - before.bench_s);
+        let cores = others_s.max(0.0) / played_from.elapsed().as_secs_f64();
+        run.add("CPU of everything else on the machine", "cores", cores);
     }
-    output::print(&table)?;
-    for run in report.runs.iter().filter(|run| !run.errors.is_empty()) {
-        output::line(&format!("{}, run {}: not acknowledged: {:?}", run.workload, run.run, run.errors))?;
+    ceilings.add_to(&mut run);
+    run.faults.extend(stage.cluster.deaths().await);
+    if let Err(error) = stage.stop().await {
+        run.faults.push(format!("the cluster could not be ended in order: {error:#}"));
     }
-    Ok(())
+    Ok(Run { workload: play.name(), seed, started_at, took_s: begin.elapsed().as_secs_f64(), ..run })
 }

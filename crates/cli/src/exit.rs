@@ -6,7 +6,8 @@ use std::process::ExitCode;
 /// Why a command ends with another code than 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// The task that was waited for ended otherwise than with SUCCESS, or `job diff` found a difference.
+    /// The task that was waited for ended otherwise than with SUCCESS, `job diff` found a difference, or in a `bench`
+    /// something was lost, done twice, early or not done in time.
     TaskFailed = 1,
     /// A wrong command line, configuration file or environment. (Also clap's own code.)
     Usage = 2,

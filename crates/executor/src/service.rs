@@ -334,6 +334,11 @@ impl Handle {
         let _ = self.stopped().await;
     }
 
+    /// How many reports of ended attempts the leader has not acknowledged yet.
+    pub fn waiting_reports(&self) -> usize {
+        lock(self.inner.core.journal.ledger()).waiting()
+    }
+
     /// Reads the files with the certificates again now, instead of at their next turn.
     pub fn reload_certificates(&self) {
         self.inner.reload.send_replace(());

@@ -2,16 +2,21 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use orloj_tests::cluster::alone;
-use orloj_tests::process::binary;
+use orloj_tests::process::{binary, send, until};
 use orloj_tests::setup::{long, pick};
+use rustix::process::Signal;
 use serde_json::Value;
 use tokio::process::Command;
 
 /// In the long form submissions beside a hammer take at most so many times as long as before it came: half of them, and
 /// 95 %. A ratio of one run, since a debug build on any machine says nothing of a time; `orloj bench callers` does.
 const SLOWER: [(&str, f64); 2] = [("p50", 5.0), ("p95", 10.0)];
+/// For one small run.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs `orloj bench` with data in `dir`; returns its JSON.
 async fn bench(dir: &Path, arguments: &[&str]) -> Value {
@@ -32,7 +37,7 @@ fn figure(run: &Value, name: &str) -> f64 {
 async fn a_small_burst_is_measured_whole() {
     let _alone = alone().await;
     let dir = tempfile::tempdir().unwrap();
-    let report = bench(dir.path(), &["burst", "--tasks", "200", "--batch", "50", "--lead-s", "1"]).await;
+    let report = bench(dir.path(), &["burst", "--tasks", "200", "--batch", "50", "--lead-s", "2"]).await;
     let run = &report["runs"][0];
     assert_eq!((run["workload"].as_str(), run["seed"].as_u64()), (Some("burst, batch"), Some(7)));
     for (name, want) in [("success", 100.0), ("lost", 0.0), ("duplicates", 0.0), ("early", 0.0)] {
@@ -41,13 +46,78 @@ async fn a_small_burst_is_measured_whole() {
     for name in ["whole lives", "submitted", "replicas' CPU per task", "peak memory of one replica"] {
         assert!(figure(run, name) > 0.0, "{name}: {run}");
     }
+    assert_eq!(run["faults"], serde_json::json!([]), "{run}");
+    assert!(figure(run, "never started").abs() < 1e-9 && figure(run, "looked up") > 199.0, "{run}");
     assert_eq!(run["latencies"]["lateness"]["count"], 200, "every start was recorded: {run}");
+    let steps = run["latencies"]["lateness"]["stepsUs"].as_array().unwrap();
+    let counted: u64 = steps.iter().map(|step| step[1].as_u64().unwrap()).sum();
+    assert_eq!(counted, 200, "the whole histogram is told: {run}");
     assert_eq!(run["latencies"]["end to end"]["count"], 200, "every end was looked up: {run}");
     assert!(run["processes"].as_array().unwrap().len() == 5, "three replicas, load, executors: {run}");
-    assert!(report["ceilings"]["fdatasync"]["perS"].as_f64().unwrap() > 0.0, "{report}");
+    for ceiling in ["append", "overwrite", "loopback"] {
+        assert!(run["ceilings"][ceiling]["perS"].as_f64().unwrap() > 0.0, "{ceiling}: {run}");
+    }
+    assert!(figure(run, "CPU of everything else on the machine") >= 0.0, "{run}");
+    assert!(run["startedAt"].as_str().unwrap().ends_with('Z') && report["version"].is_string(), "{report}");
     let text = report.to_string();
     assert!(!text.contains("sk_") && !text.contains("exs_"), "a secret in the report");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "the folder is left as it was");
+}
+
+/// The parts of this name that the bench with this process id has started.
+fn parts(bench: u32, part: &str) -> Vec<u32> {
+    let own = bench.to_string();
+    let is_part = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        ["bench-part", part, own.as_str()].iter().all(|word| words.contains(&word.as_bytes()))
+    };
+    let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).filter(is_part).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_measured_is_kept_when_a_later_run_breaks() {
+    let _alone = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("report.json");
+    let mut command = Command::new(binary());
+    command.args(["bench", "steady", "--json", "--executors", "1", "--runs", "2", "--seconds", "1"]);
+    command.args(["--rate", "20", "--sleep-ms", "1", "--dir"]).arg(dir.path()).arg("--out").arg(&out);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let bench = child.id().unwrap();
+    until("the first run is written", PATIENCE, async || out.exists()).await;
+    until("the second run has a load", PATIENCE, async || !parts(bench, "load").is_empty()).await;
+    parts(bench, "load").into_iter().for_each(|pid| send(pid, Signal::KILL));
+
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(70), "{output:?}");
+    let report: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
+    assert_eq!(report["runs"].as_array().unwrap().len(), 1, "{report}");
+    assert!(report["broken"].is_string(), "{report}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed, report, "what is printed is what is written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backlog_that_nobody_takes_is_measured_before_and_after_its_leader_is_killed() {
+    let _alone = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let workloads = ["pending", "failover", "--tasks", "60", "--soon", "20", "--ready", "30"];
+    let resting = ["--idle-s", "1", "--changes", "1"];
+    let killing = ["--kills", "1", "--every-s", "10", "--rate", "20", "--sleep-ms", "1"];
+    let report = bench(dir.path(), &[&workloads[..], &resting[..], &killing[..]].concat()).await;
+    let (pending, failover) = (&report["runs"][0], &report["runs"][1]);
+    for (name, want) in [("pending tasks", 60.0), ("ready tasks", 30.0)] {
+        assert!((figure(pending, name) - want).abs() < 1e-9, "{name}: {pending}");
+    }
+    for name in ["memory of one replica, ready", "restart of one replica", "restart of one replica, killed"] {
+        assert!(figure(pending, name) > 0.0, "{name}: {pending}");
+    }
+    for (name, want) in [("ready tasks that nobody can take", 30.0), ("leaders killed", 1.0), ("lost", 0.0)] {
+        assert!((figure(failover, name) - want).abs() < 1e-9, "{name}: {failover}");
+    }
+    assert!(figure(failover, "kill to next dispatch max") > 0.0, "{failover}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +150,7 @@ async fn every_fire_of_every_job_is_counted_while_leaders_change() {
     let jobs = ["jobs", "--jobs", "40", "--fires", "10", "--seconds", "4", "--idle-s", "1", "--changes", "1"];
     let report = bench(dir.path(), &jobs).await;
     let run = &report["runs"][0];
-    for name in ["lost", "too many", "duplicates", "early", "skipped, as the API tells it"] {
+    for name in ["lost", "too many", "duplicates", "early", "open", "skipped, as the API tells it"] {
         assert!(figure(run, name).abs() < 1e-9, "{name}: {run}");
     }
     assert!((figure(run, "fires") - 10.0).abs() < 1e-9, "{run}");

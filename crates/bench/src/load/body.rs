@@ -105,8 +105,9 @@ fn many(spec: &LoadSpec, drafts: &[Draft]) -> Bytes {
 
 fn write(text: &mut String, spec: &LoadSpec, draft: Draft) {
     let Draft { id, due_us, due_ms } = draft;
+    let handler = spec.handler.as_deref().unwrap_or(HANDLER);
     // Writing to a string cannot fail.
-    let _ = write!(text, r#"{{"handler":"{HANDLER}","params":{{"id":{id},"dueUs":{due_us}"#);
+    let _ = write!(text, r#"{{"handler":"{handler}","params":{{"id":{id},"dueUs":{due_us}"#);
     if spec.plan.sleep_ms > 0 {
         let _ = write!(text, r#","sleepMs":{}"#, spec.plan.sleep_ms);
     }
@@ -206,6 +207,9 @@ mod tests {
         assert_eq!(both.tasks.len(), 2);
         assert_eq!((both.tasks[1].run_at, both.tasks[1].allow_unknown_handler), (Some(Time(2)), true));
         assert_eq!(both.tasks[0].params.0["sleepMs"], 1_000);
+        let other = LoadSpec { handler: Some("other".to_owned()), ..spec(0, false) };
+        let other: Submit = serde_json::from_slice(&one(&other, draft)).unwrap();
+        assert_eq!(other.handler, "other");
     }
 
     #[test]

@@ -50,7 +50,9 @@ pub async fn run(input: impl BufRead + Send + 'static) -> Result<(), PartError> 
     while let Some(order) = orders.recv().await {
         match (order?, &caller) {
             (ToLoad::Connect(target), _) => {
-                caller = Some(Caller::new(&target)?);
+                let new = Caller::new(&target)?;
+                new.settle().await;
+                caller = Some(new);
                 say(&FromLoad::Connected)?;
             }
             (ToLoad::Run(spec), Some(caller)) => {

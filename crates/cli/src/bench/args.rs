@@ -15,13 +15,13 @@ pub struct BenchArgs {
     /// How often each is run; the table shows median, smallest and largest.
     #[arg(long, default_value_t = 1)]
     pub runs: u32,
-    /// Also write everything as JSON to this file.
+    /// Also write everything as JSON to this file, after each run what there is by then.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Where random choices come from. Default: by chance; always told.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// No line of progress.
+    /// No progress on standard error.
     #[arg(long)]
     pub quiet: bool,
     #[command(flatten)]
@@ -135,11 +135,15 @@ pub struct LoadArgs {
     #[arg(long, default_value_t = 0)]
     pub finished: u64,
     /// max: tasks a second are told for each slice of so many s.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub slice_s: u64,
     /// pending: how many of the tasks are due within the leader's window.
     #[arg(long, default_value_t = 10_000)]
     pub soon: u64,
+    /// pending: how many of the tasks are due at once, while no executor is there; failover: how many more there are, of a
+    /// handler that nobody has.
+    #[arg(long, default_value_t = 0)]
+    pub ready: u64,
     /// pending, jobs: how long idle CPU is measured, in s; half of it passes before, for memory and disk to come to rest.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub idle_s: u64,

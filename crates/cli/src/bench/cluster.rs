@@ -1,5 +1,6 @@
 //! The cluster that is measured: one that the bench starts, in a folder of its own, or one that runs already.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -10,14 +11,15 @@ use orloj_bench::executors;
 use orloj_bench::message::Target;
 use orloj_bench::usage::{self, Usage};
 use orloj_client::{Client, Credentials, Options};
+use orloj_wire::clock::SystemClock;
 use rustix::process::Signal;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::args::{BenchArgs, OtherArgs};
 use crate::cert::AUTHORITY;
 use crate::dev::certificates;
 use crate::dev::files::{self, Wishes};
-use crate::dev::fleet::{Fleet, Role, Spec, log_tail};
+use crate::dev::fleet::{Ended, Fleet, Member, Role, Spec, log_tail};
 use crate::dev::keys::Keys;
 use crate::dev::plan::{Layout, Plan, Wish};
 use crate::dev::ready;
@@ -56,8 +58,18 @@ struct Own {
     plan: Plan,
     keys: Keys,
     fleet: Fleet,
-    /// CPU time of processes that have ended, in s.
-    spent_s: f64,
+    /// What those processes used that have ended, by the place of their replica.
+    spent: BTreeMap<usize, Usage>,
+    /// Which replicas ended though nobody asked them to, and how.
+    deaths: Vec<String>,
+}
+
+impl Own {
+    /// Takes note of the end of a process that was not to end.
+    fn note_death(&mut self, ended: &Ended) {
+        let name = &self.fleet.members()[ended.index].spec.name;
+        self.deaths.push(format!("{name} ended by itself: {}", ended.status));
+    }
 }
 
 impl Cluster {
@@ -104,7 +116,13 @@ impl Cluster {
             certificates: plan.tls().then(|| layout.certificates()),
             scratch,
             keep: args.own.keep,
-            kind: Kind::Own(Box::new(Own { plan, keys, fleet: Fleet::default(), spent_s: 0.0 })),
+            kind: Kind::Own(Box::new(Own {
+                plan,
+                keys,
+                fleet: Fleet::default(),
+                spent: BTreeMap::new(),
+                deaths: Vec::new(),
+            })),
         };
         cluster.start_replicas(&layout).await?;
         Ok(cluster)
@@ -196,16 +214,26 @@ impl Cluster {
 
     /// CPU time of all replicas since they started, in s, also of those that have been killed.
     pub fn cpu_s(&self) -> f64 {
-        let spent = match &self.kind {
-            Kind::Own(own) => own.spent_s,
-            Kind::Other(_) => 0.0,
-        };
-        spent + self.usages().iter().map(|(_, usage)| usage.cpu_s).sum::<f64>()
+        self.usages().iter().map(|(_, usage)| usage.cpu_s).sum::<f64>()
     }
 
-    /// What each replica uses.
+    /// CPU time of the replicas' processes that run now, in s; `None` where they are not known.
+    pub fn alive_cpu_s(&self) -> Option<f64> {
+        let processes = self.processes();
+        let known = matches!(self.kind, Kind::Own(_)) || !processes.is_empty();
+        known.then(|| processes.iter().map(|(_, pid)| usage::of(*pid).cpu_s).sum::<f64>())
+    }
+
+    /// What each replica uses, with all that its processes used before which have ended.
     pub fn usages(&self) -> Vec<(String, Usage)> {
-        self.processes().into_iter().map(|(name, pid)| (name, usage::of(pid))).collect()
+        let Kind::Own(own) = &self.kind else {
+            return self.processes().into_iter().map(|(name, pid)| (name, usage::of(pid))).collect();
+        };
+        let used = |(place, member): (usize, &Member)| {
+            let before = own.spent.get(&place).copied().unwrap_or_default();
+            (member.spec.name.clone(), before.then(member.pid.map(usage::of).unwrap_or_default()))
+        };
+        own.fleet.members().iter().enumerate().map(used).collect()
     }
 
     fn own(&mut self) -> anyhow::Result<&mut Own> {
@@ -238,39 +266,64 @@ impl Cluster {
         bail!("no replica leads after {PATIENCE:?}")
     }
 
-    /// Ends a replica with this signal and waits until it has ended.
+    /// Ends a replica with this signal and waits until it has ended; returns when the signal had been sent, in µs since
+    /// the Unix epoch. Nothing that a killed replica did is later than that.
     ///
     /// # Errors
     /// The cluster is another's, or the replica does not run.
-    pub async fn end(&mut self, place: usize, signal: Signal) -> anyhow::Result<()> {
-        let own = self.own()?;
+    pub async fn end(&mut self, place: usize, signal: Signal) -> anyhow::Result<i64> {
+        let (own, clock) = (self.own()?, SystemClock::new());
         let pid = own.fleet.members()[place].pid.context("the replica does not run")?;
-        own.spent_s += usage::of(pid).cpu_s;
+        let spent = own.spent.entry(place).or_default();
+        *spent = spent.then(usage::of(pid));
         send(pid, signal);
+        let sent_us = clock.wall_us();
         while own.fleet.members()[place].pid.is_some() {
-            own.fleet.next_end().await;
+            let ended = own.fleet.next_end().await;
+            if ended.index != place {
+                own.note_death(&ended);
+            }
         }
-        Ok(())
+        Ok(sent_us)
     }
 
-    /// Starts a replica that has ended.
+    /// The replicas that have ended though nobody asked them to, and how.
+    pub async fn deaths(&mut self) -> Vec<String> {
+        let Kind::Own(own) = &mut self.kind else { return Vec::new() };
+        // What has ended is told at once.
+        while let Ok(ended) = timeout(Duration::ZERO, own.fleet.next_end()).await {
+            own.note_death(&ended);
+        }
+        std::mem::take(&mut own.deaths)
+    }
+
+    /// Starts a replica that has ended and waits until it says that it can serve; returns how long that took from the
+    /// start of its process.
     ///
     /// # Errors
-    /// The cluster is another's, or the process cannot be started.
-    pub fn start_again(&mut self, place: usize) -> anyhow::Result<()> {
-        self.own()?.fleet.restart(place)
+    /// The cluster is another's, the process cannot be started, or it is not ready in time.
+    pub async fn restart(&mut self, place: usize) -> anyhow::Result<Duration> {
+        // Made before: it reads certificates.
+        let http = self.http(ANSWER)?;
+        let begin = Instant::now();
+        self.own()?.fleet.restart(place)?;
+        self.serves(&http, place).await?;
+        Ok(begin.elapsed())
     }
 
-    /// Waits until a replica says that it can serve; returns how long that took.
+    /// Waits until a replica says that it can serve.
     ///
     /// # Errors
     /// It does not in time.
-    pub async fn ready(&self, place: usize) -> anyhow::Result<Duration> {
+    pub async fn ready(&self, place: usize) -> anyhow::Result<()> {
+        self.serves(&self.http(ANSWER)?, place).await
+    }
+
+    async fn serves(&self, http: &reqwest::Client, place: usize) -> anyhow::Result<()> {
         let (begin, url) = (Instant::now(), format!("{}/readyz", self.target.servers[place]));
-        let http = self.http(ANSWER)?;
         while begin.elapsed() < PATIENCE {
             if http.get(&url).send().await.is_ok_and(|answer| answer.status().is_success()) {
-                return Ok(begin.elapsed());
+                return Ok(());
             }
             sleep(PAUSE).await;
         }

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use orloj_bench::figures::{ProcessUse, Run, Shown};
+use orloj_bench::figures::{ProcessUse, Run};
 use orloj_bench::message::{
     CheckResult, CheckSpec, Counts, ExecutorsSpec, FromExecutors, FromLoad, JobList, KeyPair, LoadResult,
     LoadSpec, Target, ToExecutors, ToLoad,
 };
 use orloj_bench::plan::{Due, Pace, Plan, WARM_FIRST};
-use orloj_bench::record::Summary;
 use orloj_bench::usage;
 use orloj_wire::clock::{Clock as _, SystemClock};
 use tokio::time::{Instant, sleep, timeout};
@@ -33,14 +32,23 @@ const PROBE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 /// For work to go on: after so long without any the wait is over, and what is missing is lost.
 const STALL: Duration = Duration::from_secs(25);
-/// After the last task, for what runs twice to show.
-const LINGER: Duration = Duration::from_millis(500);
+/// After the last task, for its report to be through before CPU time is read.
+const SETTLE: Duration = Duration::from_millis(500);
 /// Tasks of a warm-up.
 const WARM_TASKS: u64 = 3_000;
 /// The most tasks whose end is looked up one by one.
 const LOOK_UP: u64 = 200_000;
 /// What the API takes as the body of a batch, in bytes, and what each task takes of it beside its payload.
 const BATCH_BYTES: (u32, u32) = (orloj_wire::rest::BATCH_BODY_LIMIT as u32, 400);
+
+/// CPU time since some beginning, in s.
+#[derive(Debug, Clone, Copy)]
+pub struct Cpu {
+    /// Of the whole machine.
+    pub machine_s: f64,
+    /// Of the replicas, of the bench and its parts, and of those of them that have ended.
+    pub bench_s: f64,
+}
 
 /// Everything that a run needs.
 pub struct Stage {
@@ -208,7 +216,7 @@ impl Stage {
     /// The executors have gone.
     pub async fn wait_done(&mut self, count: u64, longest: Duration) -> anyhow::Result<bool> {
         let done = self.wait_for(|counts| counts.own, count, longest).await?;
-        sleep(LINGER).await;
+        sleep(SETTLE).await;
         Ok(done)
     }
 
@@ -281,6 +289,13 @@ impl Stage {
         Ok(load)
     }
 
+    /// CPU time of the whole machine and of the bench so far; `None` where not all of its processes are known.
+    pub fn cpu(&self) -> Option<Cpu> {
+        let (executors_s, load_s) = self.others_cpu_s();
+        let bench_s = usage::own_cpu_s() + self.cluster.alive_cpu_s()? + executors_s + load_s;
+        Some(Cpu { machine_s: usage::machine_cpu_s(), bench_s })
+    }
+
     /// CPU time of the executors and of the load since they started, in s.
     pub fn others_cpu_s(&self) -> (f64, f64) {
         let of = |pid| usage::of(pid).cpu_s;
@@ -325,14 +340,4 @@ async fn connect(load: &mut PartProcess<FromLoad>, target: Target) -> anyhow::Re
         FromLoad::Connected => Ok(()),
         other => bail!("the load said {other:?} before it was connected"),
     }
-}
-
-/// What every run tells: losses, duplicates, latencies.
-pub fn add_outcome(run: &mut Run, sent: u64, checked: &CheckResult, summary: &Summary, shown: &[Shown]) {
-    run.add("success", "%", checked.succeeded() / sent.max(1) as f64 * 100.0);
-    run.add("lost", "", checked.lost() as f64);
-    run.add("duplicates", "", summary.duplicates as f64);
-    run.add("early", "", summary.early as f64);
-    run.add_latency("lateness", summary.lateness.quantiles(), shown);
-    run.add_latency("end to end", checked.end_to_end.quantiles(), &[Shown::P50, Shown::P99]);
 }

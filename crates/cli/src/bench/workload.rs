@@ -9,6 +9,7 @@ mod callers;
 mod failover;
 mod jobs;
 mod life;
+mod loads;
 mod max;
 mod pending;
 mod rest;

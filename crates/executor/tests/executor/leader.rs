@@ -3,7 +3,7 @@
 use orloj_executor::{Error, Handlers};
 use orloj_wire::protocol::{HeartbeatAck, ReportOutcome};
 
-use crate::support::{Event, Executor, FakeLeader, attempt, sleep, within};
+use crate::support::{Event, Executor, FakeLeader, attempt, sleep, until, within};
 
 fn ack(register: bool, superseded: bool) -> HeartbeatAck {
     HeartbeatAck { round: 1, register, superseded, stale: Vec::new() }
@@ -47,6 +47,20 @@ async fn reports_follow_a_new_leader_that_announces_itself() {
     let (status, _) = executor.push("/v1/run", &executor.run_body(2, std::slice::from_ref(&work))).await;
     assert_eq!(status, 200);
     new.report(work.attempt.fence).await;
+}
+
+#[tokio::test]
+async fn a_report_waits_until_the_leader_has_acknowledged_it() {
+    let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
+    let executor = Executor::start(&leader, dir.path()).await;
+    leader.registered().await;
+    leader.deaf(true);
+    let work = sleep(1);
+    executor.run(std::slice::from_ref(&work)).await;
+    until("the report to wait", || executor.handle.waiting_reports() == 1).await;
+    leader.deaf(false);
+    until("its acknowledgement", || executor.handle.waiting_reports() == 0).await;
+    leader.report(work.attempt.fence).await;
 }
 
 #[tokio::test]

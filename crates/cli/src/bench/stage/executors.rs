@@ -1,6 +1,7 @@
 //! The executors' process, and what it has said.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use orloj_bench::message::{Among, Counts, FromExecutors, ToExecutors, ToLoad};
@@ -9,10 +10,14 @@ use orloj_bench::slices::Sample;
 use orloj_wire::clock::{Clock as _, SystemClock};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::child::{PartProcess, Speaker};
 use super::Stage;
+
+/// After the last task, for what runs twice to show.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Executors that run.
 pub(super) struct Executors {
@@ -51,11 +56,13 @@ impl Stage {
         self.executors.as_ref().map_or(0, |executors| executors.counts.borrow().own)
     }
 
-    /// What the handlers saw, and for each kill the time to the first start after it, in µs.
+    /// What the handlers saw, and for each kill the time to the first start after it, in µs. Asked when all is done:
+    /// waits a while for what comes a second time.
     ///
     /// # Errors
     /// The executors have gone.
     pub async fn summary(&mut self, kills_us: Vec<i64>) -> anyhow::Result<(Summary, Vec<Option<i64>>)> {
+        sleep(LINGER).await;
         self.ask_executors(kills_us, None).await
     }
 

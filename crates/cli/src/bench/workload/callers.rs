@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use orloj_bench::figures::{Run, Shown};
 use orloj_bench::message::{FromLoad, KeyPair, LoadResult, LoadSpec, ToLoad};
+use orloj_bench::outcome::{Outcome, add_requests};
 use orloj_bench::plan::{Due, Pace, Plan, WARM_FIRST};
 use orloj_wire::rest::{NewKey, PutCaller};
 use tokio::time::{Instant, sleep};
 
 use super::super::args::Way;
-use super::super::stage::{Stage, add_outcome};
+use super::super::stage::Stage;
 use super::steady;
 
 /// After the last submission, for the last tasks to be done.
@@ -50,7 +51,7 @@ pub async fn run(stage: &mut Stage) -> anyhow::Result<Run> {
     hammer.stop().await?;
 
     stage.progress.begin("running");
-    stage.wait_done(alone.acknowledged + beside.acknowledged, DRAIN).await?;
+    let drained = stage.wait_done(alone.acknowledged + beside.acknowledged, DRAIN).await?;
     let checked = stage.check().await?;
     let (summary, _) = stage.summary(Vec::new()).await?;
 
@@ -59,9 +60,11 @@ pub async fn run(stage: &mut Stage) -> anyhow::Result<Run> {
         *run.errors.entry(why.clone()).or_default() += count;
     }
     run.add("keys", "", f64::from(load.keys));
-    run.add_latency("submit", alone.latency.quantiles(), Shown::ALL);
-    run.add_latency("submit, beside a hammer", beside.latency.quantiles(), Shown::ALL);
-    add_outcome(&mut run, alone.sent + beside.sent, &checked, &summary, &[Shown::P50, Shown::P99]);
+    add_requests(&mut run, "submit", &alone, Shown::ALL);
+    add_requests(&mut run, "submit, beside a hammer", &beside, Shown::ALL);
+    let (sent, acknowledged) = (alone.sent + beside.sent, alone.acknowledged + beside.acknowledged);
+    Outcome { sent, acknowledged, drained, checked: &checked, summary: &summary }
+        .add_to(&mut run, &[Shown::P50, Shown::P99]);
     add_hammer(&mut run, &hammered);
     run.add("replicas' CPU", "cores", alone_cores);
     run.add("replicas' CPU, beside a hammer", "cores", beside_cores);

@@ -7,13 +7,14 @@ use anyhow::bail;
 use orloj_bench::figures::{Run, Shown};
 use orloj_bench::jobs::JobPlan;
 use orloj_bench::message::{Among, JobList, LoadResult, LoadSpec};
+use orloj_bench::outcome::add_requests;
 use orloj_bench::plan::{Due, Plan, WARM_FIRST};
 use orloj_bench::record::Summary;
 use tokio::time::{Instant, sleep};
 
 use super::super::args::Way;
 use super::super::stage::Stage;
-use super::rest::{add_rest, change_leaders, most_memory, ms, restart_follower, timers};
+use super::rest::{add_changes, add_rest, add_restarts, most_memory, timers};
 
 /// Jobs that are made to learn how fast that goes. They never fire.
 const WARM_JOBS: u64 = 1_000;
@@ -40,8 +41,7 @@ pub async fn run(stage: &mut Stage) -> anyhow::Result<Run> {
     stage.progress.begin("listing");
     add_list(&mut run, &plan, "", &stage.list_jobs().await?)?;
     add_rest(stage, &mut run, "jobs").await;
-    let changes = change_leaders(stage).await?;
-    run.add_latency("change of leader, jobs", changes.quantiles(), &[Shown::P50, Shown::Max]);
+    add_changes(stage, &mut run, ", jobs").await?;
     run.add("timers in the wheel", "", timers(stage).await? as f64);
     let gap_ms = plan.base_ms - stage.now_ms();
     run.add("gap to the first due instant", "s", gap_ms as f64 / 1e3);
@@ -85,7 +85,7 @@ async fn make(stage: &mut Stage, run: &mut Run) -> anyhow::Result<JobPlan> {
     let made = make_all(stage, plan).await?;
     run.add("jobs", "", made.acknowledged as f64);
     run.add("jobs made", "/s", made.per_s());
-    run.add_latency("make a job", made.latency.quantiles(), &[Shown::P50, Shown::P99]);
+    add_requests(run, "make a job", &made, &[Shown::P50, Shown::P99]);
     let cpu_ms = (stage.cluster.cpu_s() - before_s) * 1e3;
     run.add("replicas' CPU per job made", "ms", cpu_ms / plan.count.max(1) as f64);
     Ok(plan)
@@ -112,7 +112,7 @@ fn add_list(run: &mut Run, plan: &JobPlan, when: &str, list: &JobList) -> anyhow
         bail!("the list has {} jobs instead of {expected}, {} out of order", list.jobs, list.disorder);
     }
     run.add(format!("list of all jobs{when}"), "s", list.took_us as f64 / 1e6);
-    run.add_latency(&format!("page of 100 jobs{when}"), list.page.quantiles(), &[Shown::P50, Shown::P99]);
+    run.add_latency(&format!("page of 100 jobs{when}"), &list.page, &[Shown::P50, Shown::P99]);
     Ok(())
 }
 
@@ -132,8 +132,8 @@ async fn fire(stage: &mut Stage, run: &mut Run, plan: &JobPlan) -> anyhow::Resul
         if stretch.at_once { at_once.merge(&summary) } else { even.merge(&summary) }
     }
     run.add("fires", "/s", (even.tasks + at_once.tasks) as f64 / seconds.max(1) as f64);
-    run.add_latency("lateness", even.lateness.quantiles(), Shown::ALL);
-    run.add_latency("lateness, all of a second at once", at_once.lateness.quantiles(), Shown::ALL);
+    run.add_latency("lateness", &even.lateness, Shown::ALL);
+    run.add_latency("lateness, all of a second at once", &at_once.lateness, Shown::ALL);
     run.add("replicas' CPU", "cores", replicas_s / seconds.max(1) as f64);
     run.add("replicas' CPU per fire", "ms", replicas_s * 1e3 / plan.fires_before(end_ms).max(1) as f64);
     run.add("executors' CPU", "cores", (others.0 - others_before.0) / seconds.max(1) as f64);
@@ -148,9 +148,8 @@ async fn disturb(stage: &mut Stage, run: &mut Run, plan: &JobPlan) -> anyhow::Re
     let begin_ms = stage.now_ms();
     stage.progress.begin("listing");
     add_list(run, plan, ", firing", &stage.list_jobs().await?)?;
-    let changes = change_leaders(stage).await?;
-    run.add_latency("change of leader, firing", changes.quantiles(), &[Shown::P50, Shown::Max]);
-    run.add("restart of one replica", "ms", ms(restart_follower(stage).await?));
+    add_changes(stage, run, ", firing").await?;
+    add_restarts(stage, run).await?;
     let until_ms = stage.now_ms();
     let expected = plan.fires_before(until_ms);
 
@@ -158,17 +157,20 @@ async fn disturb(stage: &mut Stage, run: &mut Run, plan: &JobPlan) -> anyhow::Re
     let summary = started(stage, plan, until_ms).await?;
     let disturbed = Among { from_us: begin_ms * 1_000, until_us: until_ms * 1_000 };
     let disturbed = stage.summary_of(disturbed).await?;
-    run.add_latency(
-        "lateness, leaders changing",
-        disturbed.lateness.quantiles(),
-        &[Shown::P50, Shown::P99, Shown::Max],
-    );
+    run.add_latency("lateness, leaders changing", &disturbed.lateness, &[Shown::P50, Shown::P99, Shown::Max]);
     let list = stage.list_jobs().await?;
     run.add("instants of jobs", "", expected as f64);
-    run.add("lost", "", expected.saturating_sub(summary.tasks) as f64);
-    run.add("too many", "", summary.tasks.saturating_sub(expected) as f64);
-    run.add("duplicates", "", summary.duplicates as f64);
-    run.add("early", "", summary.early as f64);
+    let counts = [
+        (expected.saturating_sub(summary.tasks), "lost", "instants of jobs made no task"),
+        (summary.tasks.saturating_sub(expected), "too many", "tasks belong to no instant of a job"),
+        (summary.duplicates, "duplicates", "tasks were started more than once"),
+        (summary.early, "early", "tasks were started before they were due"),
+        (summary.open, "open", "tasks did not end"),
+    ];
+    for (count, name, fault) in counts {
+        run.add(name, "", count as f64);
+        run.must_be_none(count, fault);
+    }
     run.add("skipped, as the API tells it", "", list.skipped as f64);
     Ok(())
 }

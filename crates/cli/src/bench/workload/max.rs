@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use orloj_bench::figures::{Run, Shown};
 use orloj_bench::message::LoadSpec;
+use orloj_bench::outcome::{Outcome, add_requests};
 use orloj_bench::plan::{Due, Plan};
-use orloj_bench::slices::{fall_pct, rates};
+use orloj_bench::slices::{Sample, course, rates};
 use tokio::time::Instant;
 
-use super::super::args::Way;
-use super::super::stage::{Stage, add_outcome};
+use super::super::args::{LoadArgs, Way};
+use super::super::stage::Stage;
 
 /// For what is outstanding at the end to be done.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -41,30 +42,44 @@ pub async fn run(stage: &mut Stage, way: Way) -> anyhow::Result<Run> {
         (begin.elapsed().as_secs_f64(), stage.cluster.cpu_s() - before_s, stage.others_cpu_s());
     let done = stage.done().saturating_sub(load.finished);
     drop(relay);
-    stage.wait_done(load.finished + submitted.acknowledged, DRAIN).await?;
+    let drained = stage.wait_done(load.finished + submitted.acknowledged, DRAIN).await?;
     let checked = stage.check().await?;
     let (summary, _) = stage.summary(Vec::new()).await?;
 
     let mut run = Run { errors: submitted.errors.clone(), ..Run::default() };
     run.add("tasks done", "/s", done as f64 / took_s);
-    run.slices = rates(&stage.samples(begin_ms), load.slice_s as f64);
-    // The work goes on a little after the end, at no full load.
-    run.slices.truncate((load.seconds / load.slice_s.max(1)) as usize);
-    if let Some(fall) = fall_pct(&run.slices) {
-        run.add("fall from the second quarter to the last", "%", fall);
-    }
-    let least = run.slices.iter().copied().reduce(f64::min);
-    if let Some(least) = least {
-        run.add("slowest slice", "/s", least);
-    }
-    run.add_latency("submit", submitted.latency.quantiles(), &[Shown::P50, Shown::P99]);
-    add_outcome(&mut run, submitted.sent, &checked, &summary, &[Shown::P50, Shown::P99]);
+    add_slices(stage, &mut run, &load, begin_ms);
+    add_requests(&mut run, "submit", &submitted, &[Shown::P50, Shown::P99]);
+    // The handlers have seen those with which the table was filled, too.
+    let (sent, acknowledged) = (submitted.sent, load.finished + submitted.acknowledged);
+    Outcome { sent, acknowledged, drained, checked: &checked, summary: &summary }
+        .add_to(&mut run, &[Shown::P50, Shown::P99]);
     run.add("replicas' CPU per task", "ms", replicas_s * 1e3 / done.max(1) as f64);
     run.add("replicas' CPU", "cores", replicas_s / took_s);
     run.add("executors' CPU", "cores", (others.0 - others_before.0) / took_s);
     run.add("load's CPU", "cores", (others.1 - others_before.1) / took_s);
     stage.add_usage(&mut run);
     Ok(run)
+}
+
+/// How throughput went on, slice by slice.
+fn add_slices(stage: &Stage, run: &mut Run, load: &LoadArgs, begin_ms: i64) {
+    let mut samples = stage.samples(begin_ms);
+    // Nothing is counted while nothing is done, and slices in which the cluster stood still are slices as well.
+    let count = samples.last().map_or(0, |last| last.count);
+    samples.push(Sample { at_s: (stage.now_ms() - begin_ms) as f64 / 1e3, count });
+    run.slices = rates(&samples, load.slice_s as f64);
+    // The work goes on a little after the end, at no full load.
+    run.slices.truncate((load.seconds / load.slice_s.max(1)) as usize);
+    if let Some(course) = course(&run.slices) {
+        run.add("first slices", "/s", course.first);
+        run.add("last quarter", "/s", course.last);
+        run.add("fall from the first slices to the last quarter", "%", course.fall_pct);
+    }
+    let least = run.slices.iter().copied().reduce(f64::min);
+    if let Some(least) = least {
+        run.add("slowest slice", "/s", least);
+    }
 }
 
 /// Lets so many tasks run and be kept.

@@ -1,13 +1,15 @@
-//! `pending`: many tasks of a later hour. What they cost in memory, and what a restart and a change of leader take.
+//! `pending`: many tasks of a later hour, and where that is wished many that are ready and that nobody takes. What they
+//! cost in memory, and what a restart and a change of leader take.
 
 use anyhow::bail;
 use orloj_bench::figures::{Run, Shown};
 use orloj_bench::message::{LoadResult, LoadSpec};
+use orloj_bench::outcome::add_requests;
 use orloj_bench::plan::{Due, Plan};
 
 use super::super::args::Way;
 use super::super::stage::Stage;
-use super::rest::{add_rest, change_leaders, ms, restart_follower, timers};
+use super::rest::{add_changes, add_rest, add_restarts, timers};
 
 /// Tasks, unless others are wished.
 const TASKS: u64 = 1_000_000;
@@ -25,33 +27,40 @@ const SUBMIT_S: f64 = 7_200.0;
 pub async fn run(stage: &mut Stage) -> anyhow::Result<Run> {
     let mut run = Run::default();
     add_rest(stage, &mut run, "empty").await;
-    let changes = change_leaders(stage).await?;
-    run.add_latency("change of leader, empty", changes.quantiles(), &[Shown::P50, Shown::Max]);
+    add_changes(stage, &mut run, ", empty").await?;
 
     let count = stage.args.load.tasks.unwrap_or(TASKS);
     let soon = stage.args.load.soon.min(count);
+    let ready = stage.args.load.ready.min(count - soon);
+    let far = count - soon - ready;
     stage.progress.begin("submitting");
-    let far =
-        submit(stage, Plan { first_id: 0, count: count - soon, due: later(stage, HOUR_MS), sleep_ms: 0 })
-            .await?;
+    let hour = later(stage, HOUR_MS);
+    let far = submit(stage, Plan { first_id: 0, count: far, due: hour, sleep_ms: 0 }).await?;
     run.add("submitted", "/s", far.per_s());
-    run.add_latency("submit", far.latency.quantiles(), &[Shown::P50, Shown::P99]);
+    add_requests(&mut run, "submit", &far, &[Shown::P50, Shown::P99]);
     add_rest(stage, &mut run, "pending").await;
 
-    let near =
-        submit(stage, Plan { first_id: count, count: soon, due: later(stage, SOON_MS), sleep_ms: 0 }).await?;
-    run.errors.extend(far.errors.into_iter().chain(near.errors));
-    run.add("pending tasks", "", (far.acknowledged + near.acknowledged) as f64);
-    let changes = change_leaders(stage).await?;
-    run.add_latency("change of leader, pending", changes.quantiles(), &[Shown::P50, Shown::Max]);
+    let now = Plan { first_id: count, count: ready, due: Due::AtOnce, sleep_ms: 0 };
+    let now = submit(stage, now).await?;
+    if ready > 0 {
+        run.add("ready tasks", "", now.acknowledged as f64);
+        add_rest(stage, &mut run, "ready").await;
+    }
+    let soon = Plan { first_id: 2 * count, count: soon, due: later(stage, SOON_MS), sleep_ms: 0 };
+    let near = submit(stage, soon).await?;
+    let all = far.acknowledged + now.acknowledged + near.acknowledged;
+    run.errors.extend(far.errors.into_iter().chain(now.errors).chain(near.errors));
+    run.add("pending tasks", "", all as f64);
+    add_changes(stage, &mut run, ", pending").await?;
     run.add("timers in the wheel", "", timers(stage).await? as f64);
-    run.add("restart of one replica", "ms", ms(restart_follower(stage).await?));
+    add_restarts(stage, &mut run).await?;
     stage.add_usage(&mut run);
     Ok(run)
 }
 
 fn later(stage: &Stage, ms: u64) -> Due {
-    Due::Spread { base_ms: stage.now_ms() + i64::try_from(ms).unwrap_or(i64::MAX), spread_ms: ms }
+    let base_ms = stage.now_ms() + i64::try_from(ms).unwrap_or(i64::MAX);
+    Due::Spread { base_ms, spread_ms: ms, seed: stage.seed }
 }
 
 async fn submit(stage: &mut Stage, plan: Plan) -> anyhow::Result<LoadResult> {

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use orloj_bench::figures::Run;
+use orloj_bench::figures::{Run, Shown};
 use orloj_bench::latency::Latency;
 use rustix::process::Signal;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use super::super::stage::Stage;
+use super::loads::Loads;
 
 /// For a change of leader.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,17 +43,22 @@ pub async fn timers(stage: &Stage) -> anyhow::Result<u64> {
     Ok(probe.scheduler.wheel_size + probe.scheduler.job_timers)
 }
 
-/// Restarts a replica that does not lead; returns how long it took from the start of the process until it could serve.
+/// Restarts a replica that does not lead, once after it was stopped in order and once after it was killed; adds how long
+/// it took from the start of the process until it could serve.
 ///
 /// # Errors
 /// There is no leader, or the replica does not come back.
-pub async fn restart_follower(stage: &mut Stage) -> anyhow::Result<Duration> {
-    stage.progress.begin("restarting");
-    let leader = stage.cluster.leader().await?;
-    let follower = (leader + 1) % stage.cluster.target().servers.len();
-    stage.cluster.end(follower, Signal::TERM).await?;
-    stage.cluster.start_again(follower)?;
-    stage.cluster.ready(follower).await
+pub async fn add_restarts(stage: &mut Stage, run: &mut Run) -> anyhow::Result<()> {
+    let ways = [(Signal::TERM, "restart of one replica"), (Signal::KILL, "restart of one replica, killed")];
+    for (signal, name) in ways {
+        stage.progress.begin(name);
+        let leader = stage.cluster.leader().await?;
+        let follower = (leader + 1) % stage.cluster.target().servers.len();
+        stage.cluster.end(follower, signal).await?;
+        let took = stage.cluster.restart(follower).await?;
+        run.add(name, "ms", took.as_secs_f64() * 1e3);
+    }
+    Ok(())
 }
 
 /// Memory of the replica that has most, and CPU of all, at rest.
@@ -72,13 +78,14 @@ pub fn most_memory(stage: &Stage) -> f64 {
     stage.cluster.usages().iter().map(|(_, usage)| usage.now_mib).fold(0.0, f64::max)
 }
 
-/// Moves the leadership on, again and again: from the order until the next leader has loaded what is due soon and
-/// gives out work.
+/// Moves the leadership on, again and again; adds how long it took from the order until the next leader had loaded what
+/// is due soon and gave out work, and what that leader says of its loads. `when` follows the names.
 ///
 /// # Errors
 /// The cluster is another's, or the leadership does not move.
-pub async fn change_leaders(stage: &mut Stage) -> anyhow::Result<Latency> {
-    let (admin, mut taken) = (stage.cluster.admin()?, Latency::default());
+pub async fn add_changes(stage: &mut Stage, run: &mut Run, when: &str) -> anyhow::Result<()> {
+    let admin = stage.cluster.admin()?;
+    let (mut taken, mut loads) = (Latency::default(), Loads::default());
     let changes = stage.args.load.changes;
     for number in 1..=changes {
         stage.progress.begin(format!("change of leader {number} of {changes}"));
@@ -98,8 +105,11 @@ pub async fn change_leaders(stage: &mut Stage) -> anyhow::Result<Latency> {
         moved.context("the leadership does not move")?;
         taken.record(u64::try_from(served?.as_micros()).unwrap_or(u64::MAX));
         stage.cluster.ready(next).await?;
+        loads.take(stage, next).await;
     }
-    Ok(taken)
+    run.add_latency(&format!("change of leader{when}"), &taken, &[Shown::P50, Shown::Max]);
+    loads.add_to(run, when);
+    Ok(())
 }
 
 async fn id_of(stage: &Stage, place: usize) -> anyhow::Result<u64> {
@@ -123,9 +133,4 @@ async fn serving(stage: &Stage, place: usize) -> anyhow::Result<()> {
 async fn probe(stage: &Stage, place: usize) -> anyhow::Result<Probe> {
     let url = format!("{}/debug/probe", stage.cluster.target().servers[place]);
     Ok(stage.http().get(url).send().await?.json().await?)
-}
-
-/// In ms.
-pub fn ms(span: Duration) -> f64 {
-    span.as_secs_f64() * 1e3
 }

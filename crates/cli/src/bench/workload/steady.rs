@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use orloj_bench::figures::{Run, Shown};
 use orloj_bench::message::LoadSpec;
+use orloj_bench::outcome::{Outcome, add_requests};
 use orloj_bench::plan::{Due, Pace, Plan};
 use tokio::time::Instant;
 
 use super::super::args::Way;
-use super::super::stage::{Stage, add_outcome};
+use super::super::stage::Stage;
 
 /// After the last submission, for the last tasks to be done.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -36,13 +37,15 @@ pub async fn run(stage: &mut Stage) -> anyhow::Result<Run> {
     let others = stage.others_cpu_s();
 
     stage.progress.begin("running");
-    stage.wait_done(submitted.acknowledged, DRAIN).await?;
+    let drained = stage.wait_done(submitted.acknowledged, DRAIN).await?;
     let checked = stage.check().await?;
     let (summary, _) = stage.summary(Vec::new()).await?;
 
     let mut run = Run { errors: submitted.errors.clone(), ..Run::default() };
-    run.add_latency("submit", submitted.latency.quantiles(), Shown::ALL);
-    add_outcome(&mut run, submitted.sent, &checked, &summary, Shown::ALL);
+    add_requests(&mut run, "submit", &submitted, Shown::ALL);
+    let (sent, acknowledged) = (submitted.sent, submitted.acknowledged);
+    Outcome { sent, acknowledged, drained, checked: &checked, summary: &summary }
+        .add_to(&mut run, Shown::ALL);
     run.add("replicas' CPU", "cores", replicas_s / took_s);
     run.add("executors' CPU", "cores", (others.0 - others_before.0) / took_s);
     run.add("load's CPU", "cores", (others.1 - others_before.1) / took_s);
