@@ -157,13 +157,25 @@ impl Universe {
     }
 }
 
-/// Knows one name, which leads inside.
-struct FakeNames;
+/// When the name that leads inside later does, in milliseconds after every test has begun.
+const LATER_MS: Millis = 60_000;
+
+/// Knows one name that leads inside as well as outside, and one that leads inside later.
+struct FakeNames {
+    clock: Arc<ManualClock>,
+}
 
 impl Resolver for FakeNames {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Vec<IpAddr>> {
-        let inside = host.starts_with("inside.").then_some(IpAddr::from([10, 0, 0, 5]));
-        Box::pin(std::future::ready(inside.into_iter().collect()))
+        let (outside, inside) = (IpAddr::from([203, 0, 114, 9]), IpAddr::from([10, 0, 0, 5]));
+        let is_later = orloj_model::Clock::wall_ms(&*self.clock) >= T * 1000 + LATER_MS;
+        let found = match host.split('.').next() {
+            Some("inside") => vec![outside, inside],
+            Some("later") if is_later => vec![inside],
+            Some("later") => vec![outside],
+            _ => Vec::new(),
+        };
+        Box::pin(std::future::ready(found))
     }
 }
 
@@ -198,6 +210,7 @@ async fn node(
         leadership: leadership.clone(),
         behind: Arc::clone(&behind),
     });
+    let names = FakeNames { clock: Arc::clone(&shared.clock) };
     let parts = Parts {
         options,
         directory: Directory::new(fake_keys::keyring(), fake_keys::sealer(), Arc::clone(&backend)),
@@ -206,7 +219,7 @@ async fn node(
         clock: Arc::clone(&shared.clock) as _,
         random: Arc::new(SystemRandom),
         metrics,
-        outlook: Outlook::new(Arc::new(FakeNames), Vec::new(), Arc::clone(&shared.clock) as _),
+        outlook: Outlook::new(Arc::new(names), Vec::new(), Arc::clone(&shared.clock) as _),
     };
     let api = Api::start(parts, stop.clone()).unwrap();
     let debug = crate::debug_router(api.clone());
