@@ -146,8 +146,8 @@ fn refusals(answer: &mut Answer) -> Vec<(Code, u32)> {
 }
 
 impl Public {
-    /// Every check that needs no leader, then the answer. A failed check of credentials counts against the
-    /// address that it came from and the access key that it claimed.
+    /// Every check that needs no leader, then the answer. A failed check of credentials, and a request that its key may
+    /// not make, counts against the address that it came from and the access key that it claimed.
     async fn answer(&self, request: HttpRequest<Body>, operation: &Operation, request_id: &str) -> Answer {
         let shared = self.api.shared();
         let address = Remote::of(request.extensions());
@@ -167,16 +167,15 @@ impl Public {
                     return shared.answer(&checked, &request).await;
                 }
                 // As long as the leader has not said who asks, the body keeps its place.
-                Err(failure) => match shared.answer_doubtful(&request, failure.code).await {
-                    Some(answer) => answer,
-                    None => failure.answer(request_id),
-                },
+                Err(refused) => shared.answer_doubtful(&request, refused).await,
             },
             Err(failure) => failure.answer(request_id),
         };
+        if matches!(answer.status, 401 | 403) {
+            self.tries().failed(address, &access_key, now);
+        }
         if answer.status == 401 {
             shared.metrics.refused(answer.code().map_or("", Code::as_str));
-            self.tries().failed(address, &access_key, now);
         }
         answer
     }

@@ -1,7 +1,9 @@
 //! The API's parts, and the way of a request through them: check, then answer here or hand on to the leader.
 
-use std::sync::Arc;
+mod doubt;
+
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use orloj_model::id::NodeId;
@@ -24,7 +26,7 @@ use crate::gate::{Gate, Now};
 use crate::hub::Hub;
 use crate::keyring::Key;
 use crate::leader::Leader;
-use crate::limit::Decision;
+use crate::limit::{Decision, Pool};
 use crate::metrics::Metrics;
 use crate::ops;
 use crate::outcome::{Answer, Failure};
@@ -32,6 +34,7 @@ use crate::outlook::Outlook;
 use crate::page::Tokens;
 use crate::request::Request;
 use crate::route::{self, Operation};
+use doubt::Unchecked;
 
 /// How long a request waits for a leader to be known before it is refused.
 const LEADER_WAIT: Duration = Duration::from_millis(900);
@@ -102,6 +105,8 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
     pub(crate) denials: Denials,
+    /// Questions to the leader about keys that may not do what they ask for here.
+    doubts: Mutex<Pool<String>>,
     /// Held by the one that writes them down.
     pub(crate) telling: tokio::sync::Mutex<()>,
     /// Places for what executors send, until their signature is checked.
@@ -163,6 +168,7 @@ impl Api {
             gate: Arc::default(),
             hub,
             denials: Denials::default(),
+            doubts: Mutex::new(Pool::new(doubt::DOUBTS, doubt::DOUBTED_KEYS)),
             telling: tokio::sync::Mutex::default(),
             executor_bodies: Bodies::new(),
             sync_places: Semaphore::new(SYNC_WAITERS),
@@ -226,7 +232,7 @@ impl Shared {
     /// The route, the signature and the scope of a request, by tables that are not behind on a node that leads: a new
     /// leader first applies everything that was committed before it, the disabling of a key among it. Once in a term;
     /// from then on it applies every change before anybody is told of it.
-    pub(crate) async fn check(&self, request: &Request) -> Result<Checked, Failure> {
+    pub(crate) async fn check(&self, request: &Request) -> Result<Checked, Unchecked> {
         let term = match self.settle().await {
             Ok(term) => term,
             Err(failure) => {
@@ -234,12 +240,12 @@ impl Shared {
                 // any replica answers by itself.
                 let local = route::find(&request.method, &request.path)?.is_local();
                 if !local || !self.directory.is_of_the_file(&request.credentials.access_key) {
-                    return Err(failure);
+                    return Err(failure.into());
                 }
                 None
             }
         };
-        let (operation, key) = self.judge(request)?;
+        let (operation, key) = self.judge(request).map_err(|failure| Unchecked::of(failure, term))?;
         Ok(Checked { operation, key, term })
     }
 
@@ -266,7 +272,7 @@ impl Shared {
     /// The check by which a request is let in here: with a key that is sure to be good now. What was checked before
     /// this node led, or without asking anybody, was checked by tables that may lag behind the disabling of the key.
     async fn judge_here(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
-        let Checked { operation, key, term } = self.check(request).await?;
+        let Checked { operation, key, term } = self.check(request).await.map_err(Unchecked::into_failure)?;
         match operation.is_local() {
             // What this replica knows of a key of the secrets file is all there is.
             true if self.directory.is_of_the_file(&request.credentials.access_key) => Ok((operation, key)),
@@ -336,26 +342,6 @@ impl Shared {
         match self.judge_here(request).await {
             Ok((operation, key)) => self.serve(&operation, &key, request).await,
             Err(failure) => failure.answer(&request.request_id),
-        }
-    }
-
-    /// Answers a request that would be refused here by tables that may only be behind, as those of a follower may: its
-    /// key is not known here, or off, or lacks a scope, and the leader may know better.
-    pub(crate) async fn answer_doubtful(&self, request: &Request, refused: Code) -> Option<Answer> {
-        let access_key = &request.credentials.access_key;
-        let is_doubtful = match refused {
-            Code::AccessKeyDisabled | Code::ScopeDenied => !self.directory.is_of_the_file(access_key),
-            _ => self.directory.key(access_key).is_ok_and(|key| key.is_none()),
-        };
-        let operation = route::find(&request.method, &request.path).ok()?;
-        if !is_doubtful || self.leads() {
-            return None;
-        }
-        match self.ask_leader(FORWARD_PATH, &operation, request).await {
-            Ok(Some(answer)) => Some(answer),
-            // What came to nothing here may have come to something there: nobody is told that a key is bad.
-            Err(failure) => Some(failure.answer(&request.request_id)),
-            Ok(None) => Some(self.serve_here(request).await),
         }
     }
 

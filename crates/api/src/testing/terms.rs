@@ -1,5 +1,7 @@
 //! Keys that were disabled, and replicas that do not know it yet.
 
+use std::collections::BTreeMap;
+
 use orloj_model::Command;
 use orloj_model::access::Actor;
 use orloj_model::command::AccessCommand;
@@ -7,6 +9,8 @@ use serde_json::{Value, json};
 
 use super::access::{CALLERS, make_key, put};
 use super::{Draft, Node, Universe};
+use crate::auth::Credentials;
+use crate::request::Request;
 
 /// Three nodes and a caller `shop` with a key.
 async fn with_key() -> (Universe, (String, String)) {
@@ -185,6 +189,85 @@ async fn a_follower_that_lags_refuses_no_key_that_is_good_by_now() {
     universe.fall_behind(node);
     universe.elect(None);
     all_are(node, &key, 503, "no_leader").await;
+}
+
+#[tokio::test]
+async fn who_comes_to_lead_after_it_refused_a_key_by_old_tables_judges_it_anew() {
+    let (universe, key) = with_key().await;
+    let node = &universe.nodes[1];
+    disable(&universe, &key.0);
+    universe.fall_behind(node);
+    universe.run(set(&key.0, true));
+    let draft = Draft::get("/openapi/v1/tasks").by(&key.0, &key.1);
+    let credentials = Credentials {
+        signature: draft.signature(),
+        access_key: draft.access_key,
+        timestamp: draft.timestamp,
+        nonce: draft.nonce,
+        idempotency_key: None,
+    };
+    let request = Request {
+        method: draft.method,
+        path: draft.path,
+        query: draft.query,
+        credentials,
+        if_none_match: None,
+        request_id: "r".into(),
+        body: Vec::new().into(),
+    };
+    let shared = node.api.shared();
+    let refused = shared.check(&request).await.err().unwrap();
+    universe.elect(Some(2));
+    let answer = shared.answer_doubtful(&request, refused).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+/// How often one call of a key that is off was answered with which status.
+async fn answers(node: &Node, key: &(String, String), times: usize) -> BTreeMap<u16, usize> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..times {
+        let reply = node.call(&Draft::submit(json!({"handler": "echo"})).by(&key.0, &key.1)).await;
+        match reply.status {
+            429 => reply.is(429, "rate_limited"),
+            _ => reply.is(403, "access_key_disabled"),
+        }
+        *counts.entry(reply.status).or_default() += 1;
+    }
+    counts
+}
+
+#[tokio::test]
+async fn few_requests_of_a_key_that_is_off_are_carried_to_the_leader() {
+    let (universe, key) = with_key().await;
+    disable(&universe, &key.0);
+    let node = &universe.nodes[1];
+    assert_eq!(answers(node, &key, 200).await, BTreeMap::from([(403, 20), (429, 180)]));
+    universe.clock.advance_ms(1_000);
+    assert_eq!(answers(node, &key, 50).await, BTreeMap::from([(403, 5), (429, 45)]));
+    // Nobody was told so without being asked about: by now it is on.
+    universe.fall_behind(node);
+    universe.run(set(&key.0, true));
+    let reply = node.call(&Draft::get("/openapi/v1/tasks").by(&key.0, &key.1)).await;
+    reply.is(429, "rate_limited");
+    assert_eq!(reply.body["violated-policies"], json!(["refused-requests"]));
+}
+
+#[tokio::test]
+async fn who_goes_on_with_a_key_that_is_off_is_slowed_down_like_who_guesses() {
+    let (universe, key) = with_key().await;
+    disable(&universe, &key.0);
+    let counts = answers(universe.leader(), &key, 1_100).await;
+    assert_eq!(counts, BTreeMap::from([(403, 1_000), (429, 100)]));
+    // Another key from the same address goes on.
+    universe.leader().call(&Draft::get("/openapi/v1/tasks")).await.is_ok();
+}
+
+#[tokio::test]
+async fn a_call_of_the_other_class_is_refused_without_asking_the_leader() {
+    let (universe, key) = with_key().await;
+    universe.elect(None);
+    let foreign = Draft { method: "PUT".into(), ..Draft::post(CALLERS, json!({})) }.by(&key.0, &key.1);
+    universe.nodes[1].call(&foreign).await.is(403, "scope_denied");
 }
 
 /// Every kind of change that a caller can ask for, with what it needs made before.
