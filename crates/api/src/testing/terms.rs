@@ -213,7 +213,7 @@ async fn who_comes_to_lead_after_it_refused_a_key_by_old_tables_judges_it_anew()
         credentials,
         if_none_match: None,
         request_id: "r".into(),
-        body: Vec::new().into(),
+        body: bytes::Bytes::new(),
     };
     let shared = node.api.shared();
     let refused = shared.check(&request).await.err().unwrap();
