@@ -101,16 +101,21 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
     let clock = &public.api.shared().clock;
     let began = clock.monotonic();
     let request_id = http::new_request_id();
-    let found = route::find(request.method().as_str(), request.uri().path())
-        .and_then(|operation| public.takes.takes(operation));
+    let found = route::find(request.method().as_str(), request.uri().path());
     let name = found.as_ref().map_or("none", Operation::name);
     let access_key = claimed_key(&request);
     let address = Remote::of(request.extensions());
-    let mut answer = match found {
-        Ok(operation) => public.answer(request, &operation, &request_id).await,
-        Err(failure) => failure.answer(&request_id),
+    let (answer, refused) = match found.map(|operation| public.takes.takes(operation)) {
+        Ok(Ok(operation)) => {
+            let mut answer = public.answer(request, &operation, &request_id).await;
+            let refused = refusals(&mut answer);
+            (answer, refused)
+        }
+        // Whoever looks for calls of administrators where there are none is to be seen, and nobody was asked yet.
+        Ok(Err(failure)) => (failure.answer(&request_id), vec![(Code::NotFound, 1)]),
+        Err(failure) => (failure.answer(&request_id), Vec::new()),
     };
-    for (code, count) in refusals(&mut answer) {
+    for (code, count) in refused {
         public.api.shared().denials.add(Denial {
             access_key: access_key.clone().unwrap_or_default(),
             action: name.to_owned(),

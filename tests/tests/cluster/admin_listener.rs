@@ -59,7 +59,7 @@ async fn the_command_line_works_through_listeners_of_administrators() {
     // Through the leader and through those that do not lead.
     for url in &admin {
         works(url, &["caller", "put", "shop", "--description", url]);
-        assert!(works(url, &["caller", "get", "shop"]).contains(url.as_str()));
+        assert!(works(url, &["caller", "get", "shop", "--json"]).contains(url.as_str()));
     }
     works(&admin[0], &["key", "create", "shop"]);
     let (code, said) = orloj(&cluster, &cluster.ready().replicas[0].api, &["caller", "list"]);

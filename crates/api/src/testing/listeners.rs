@@ -6,6 +6,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
 use super::access::put;
+use super::denied::denied;
 use super::{Draft, Node, Universe};
 use crate::Takes;
 
@@ -35,4 +36,17 @@ async fn callers_and_administrators_can_be_parted_by_their_listeners() {
             listener.call(&Draft::get("/openapi/v1/nothing")).await.is(404, "not_found");
         }
     }
+}
+
+#[tokio::test]
+async fn whoever_looks_for_calls_of_administrators_where_there_are_none_is_in_the_audit() {
+    let universe = Universe::of(1).await;
+    let callers = behind(universe.leader(), Takes::Callers);
+    for _ in 0..2 {
+        callers.call(&put("/openapi/v1/callers/shop", json!({}))).await.is(404, "not_found");
+    }
+    callers.call(&Draft::post("/openapi/v1/cluster/transfer", Value::Null)).await.is(404, "not_found");
+    callers.call(&Draft::get("/openapi/v1/nothing")).await.is(404, "not_found");
+    let recorded = denied(&universe).await;
+    assert_eq!(recorded, ["adk_A put_caller not_found 2", "ak_A transfer_leader not_found 1"]);
 }
