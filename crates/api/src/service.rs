@@ -293,10 +293,7 @@ impl Shared {
         let key = self.directory.key(&request.credentials.access_key)?;
         auth::authenticate(key.as_deref(), &request.credentials, target, operation.access())?;
         let key = key.expect("a request of no key is refused");
-        if let Some(scope) = operation.scope().filter(|scope| !key.rights.scopes.contains(scope)) {
-            let detail = format!("this access key has no scope {:?}", scope.name());
-            return Err(Failure::new(Code::ScopeDenied, detail));
-        }
+        ops::check_scope(&operation, &key)?;
         Ok((operation, key))
     }
 

@@ -3,9 +3,9 @@
 mod access;
 mod behind;
 mod jobs;
+mod names;
 mod steer;
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,6 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
     PeerError, ProposeError, ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
 };
-use orloj_scheduler::callback::Resolver;
 use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
@@ -41,6 +40,7 @@ use super::json::Json;
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
 use crate::{Api, Backend, Directory, Leader, Metrics, Options, Outlook, Parts};
 use behind::Behind;
+use names::FakeNames;
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
@@ -71,6 +71,8 @@ struct Shared {
     failure: Mutex<Option<ProposeError>>,
     /// What somebody else does before a proposal is applied, and before which one from now on.
     meanwhile: Mutex<Option<(u64, Command)>>,
+    /// What somebody else does before the next look at who leads is done.
+    at_barrier: Mutex<Option<Command>>,
     proposals: AtomicU64,
 }
 
@@ -104,6 +106,7 @@ impl Universe {
             members: Mutex::default(),
             failure: Mutex::default(),
             meanwhile: Mutex::default(),
+            at_barrier: Mutex::default(),
             proposals: AtomicU64::new(0),
         });
         let stop = CancellationToken::new();
@@ -154,28 +157,6 @@ impl Universe {
     /// Every caller and every key.
     pub(crate) fn access(&self) -> query::Access {
         query::access(&self.shared.state.lock().unwrap().tables).unwrap()
-    }
-}
-
-/// When the name that leads inside later does, in milliseconds after every test has begun.
-const LATER_MS: Millis = 60_000;
-
-/// Knows one name that leads inside as well as outside, and one that leads inside later.
-struct FakeNames {
-    clock: Arc<ManualClock>,
-}
-
-impl Resolver for FakeNames {
-    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Vec<IpAddr>> {
-        let (outside, inside) = (IpAddr::from([203, 0, 114, 9]), IpAddr::from([10, 0, 0, 5]));
-        let is_later = orloj_model::Clock::wall_ms(&*self.clock) >= T * 1000 + LATER_MS;
-        let found = match host.split('.').next() {
-            Some("inside") => vec![outside, inside],
-            Some("later") if is_later => vec![inside],
-            Some("later") => vec![outside],
-            _ => Vec::new(),
-        };
-        Box::pin(std::future::ready(found))
     }
 }
 
@@ -309,6 +290,8 @@ impl Backend for FakeStore {
         async move {
             match self.leadership.borrow().leading && !self.behind.is_cut_off() {
                 true => {
+                    let meanwhile = self.shared.at_barrier.lock().unwrap().take();
+                    meanwhile.into_iter().for_each(|command| drop(self.shared.apply(command)));
                     self.behind.catch_up();
                     Ok(self.shared.state.lock().unwrap().index)
                 }

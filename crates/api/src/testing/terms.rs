@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use orloj_model::Command;
 use orloj_model::access::Actor;
 use orloj_model::command::AccessCommand;
+use orloj_wire::sign::Label;
 use serde_json::{Value, json};
 
 use super::access::{CALLERS, make_key, put};
@@ -314,6 +315,34 @@ async fn nothing_takes_effect_that_a_key_asked_for_and_that_is_committed_after_i
     assert_eq!(job.body["state"]["backfilling"], false);
     let tasks = node.call(&Draft::get("/openapi/v1/tasks").by(&key.0, &key.1)).await;
     assert_eq!(tasks.body["tasks"].as_array().unwrap().len(), 2, "{}", tasks.text);
+}
+
+#[tokio::test]
+async fn no_member_is_changed_by_a_key_that_was_switched_off_after_its_request_was_recorded() {
+    let universe = Universe::of(3).await;
+    let node = universe.leader();
+    let made = node.call(&Draft::post("/openapi/v1/admin-keys", json!({})).by_admin()).await;
+    let text = |field: &str| made.body[field].as_str().unwrap().to_owned();
+    let (name, secret) = (text("accessKey"), text("secretKey"));
+    let by_it = |path: &str, body| {
+        let draft = Draft::post(&format!("/openapi/v1/cluster/{path}"), body);
+        Draft { label: Label::Admin, ..draft }.by(&name, &secret)
+    };
+    let fourth = json!({"internal": "10.0.0.4:7071", "api": "http://10.0.0.4:8080"});
+    for draft in [
+        by_it("members", fourth),
+        by_it("members/3/remove", json!({})),
+        by_it("transfer", json!({"to": 2})),
+    ] {
+        universe.at_barrier(set(&name, false));
+        node.call(&draft).await.is(403, "access_key_disabled");
+        universe.run(set(&name, true));
+    }
+    let shown = node.call(&Draft::get("/openapi/v1/cluster")).await;
+    assert_eq!(shown.body["members"].as_array().unwrap().len(), 3, "{}", shown.text);
+    assert_eq!(shown.body["leader"], 1);
+    let audit = node.call(&Draft::get("/openapi/v1/audit").by_admin()).await;
+    assert!(audit.text.contains("\"add_member\""), "that it was asked for is recorded: {}", audit.text);
 }
 
 #[tokio::test]
