@@ -31,19 +31,28 @@ use crate::route::{self, Access, Operation};
 use crate::service::Api;
 use crate::tries::Tries;
 
-/// Whose calls a listener takes, so that a rule of the network can part administrators from callers. What a key may do
-/// is judged all the same.
+/// Whose calls a listener takes, and so whose keys, so that a rule of the network can part administrators from callers.
+/// What a key may do is judged all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Everybody's.
     All,
-    /// Those of callers, and what everybody may ask.
+    /// Those of callers, and what everybody may ask, signed by callers.
     Callers,
-    /// Those of administrators, and what everybody may ask.
+    /// Those of administrators, and what everybody may ask, signed by administrators.
     Administrators,
 }
 
 impl Takes {
+    /// Whose keys it takes.
+    fn keys_of(self) -> Access {
+        match self {
+            Takes::All => Access::Both,
+            Takes::Callers => Access::Caller,
+            Takes::Administrators => Access::Admin,
+        }
+    }
+
     fn takes(self, operation: Operation) -> Result<Operation, Failure> {
         let (others, theirs) = match (self, operation.access()) {
             (Takes::Callers, Access::Admin) => ("administrators", "that of administrators"),
@@ -253,6 +262,7 @@ impl Public {
             credentials,
             if_none_match: text("if-none-match"),
             request_id: request_id.to_owned(),
+            keys_of: self.takes.keys_of(),
             body,
         };
         Ok((request, place))

@@ -293,6 +293,10 @@ impl Shared {
         let key = self.directory.key(&request.credentials.access_key)?;
         auth::authenticate(key.as_deref(), &request.credentials, target, operation.access())?;
         let key = key.expect("a request of no key is refused");
+        if !auth::is_of_class(request.keys_of, &key.principal) {
+            let detail = "keys of this class are taken at another listener";
+            return Err(Failure::new(Code::ScopeDenied, detail));
+        }
         ops::check_scope(&operation, &key)?;
         Ok((operation, key))
     }

@@ -64,7 +64,7 @@ impl Shared {
     }
 
     /// Whether somebody who has applied more may know better: that the key is there, is on, or has the scope. What is a
-    /// call of the other class stays that, and of a key of the secrets file all is known.
+    /// call, or a listener, of the other class stays that, and of a key of the secrets file all is known.
     fn is_doubtful(&self, operation: &Operation, request: &Request, refused: Code) -> bool {
         let access_key = &request.credentials.access_key;
         let Ok(key) = self.directory.key(access_key) else { return false };
@@ -72,7 +72,10 @@ impl Shared {
         let of_the_file = self.directory.is_of_the_file(access_key);
         match refused {
             Code::AccessKeyDisabled => !of_the_file,
-            Code::ScopeDenied => !of_the_file && auth::is_of_class(operation.access(), &key.principal),
+            Code::ScopeDenied => {
+                let is_of = |access| auth::is_of_class(access, &key.principal);
+                !of_the_file && is_of(operation.access()) && is_of(request.keys_of)
+            }
             _ => false,
         }
     }

@@ -12,6 +12,7 @@ use super::access::{CALLERS, make_key, put};
 use super::{Draft, Node, Universe};
 use crate::auth::Credentials;
 use crate::request::Request;
+use crate::route::Access;
 
 /// Three nodes and a caller `shop` with a key.
 async fn with_key() -> (Universe, (String, String)) {
@@ -214,6 +215,7 @@ async fn who_comes_to_lead_after_it_refused_a_key_by_old_tables_judges_it_anew()
         credentials,
         if_none_match: None,
         request_id: "r".into(),
+        keys_of: Access::Both,
         body: bytes::Bytes::new(),
     };
     let shared = node.api.shared();
