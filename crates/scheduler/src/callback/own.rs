@@ -20,6 +20,8 @@ const FRESH: Duration = Duration::from_secs(30);
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Names that are resolved at once.
 const AT_ONCE: usize = 16;
+/// This machine, to itself.
+const LOOPBACK: [&str; 2] = ["127.0.0.1", "[::1]"];
 /// Names that are remembered.
 const KNOWN: usize = 10_000;
 
@@ -113,14 +115,17 @@ impl OwnNames {
     }
 }
 
-/// Where a replica listens: as its peers and its callers know it, and at its machine with each of these `ports`, on which
-/// the replica that asks listens itself. Where something stands before the listeners, callers know them by another
-/// name; the replicas of a cluster have the same ports as a rule.
+/// Where a replica listens: as its peers and its callers know it, and at its machine, and on loopback, with each of these
+/// `ports`, on which the replica that asks listens itself. Where something stands before the listeners, callers know
+/// them by another name, and administrators may have one on loopback; the replicas of a cluster have the same ports as a rule.
 pub fn of_replica(internal: &str, api: &str, ports: &[u16]) -> Vec<String> {
     let mut listeners = vec![internal.to_owned(), api.to_owned()];
     if let Some((host, _)) = host_and_port(internal) {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         listeners.extend(ports.iter().map(|port| format!("{host}:{port}")));
+    }
+    for port in ports {
+        listeners.extend(LOOPBACK.map(|host| format!("{host}:{port}")));
     }
     listeners
 }
@@ -213,6 +218,9 @@ mod tests {
             ("replica-1.internal:7071", "10.0.0.1:8443", Own),
             ("[fd00::1]:7071", "[fd00::1]:8443", Own),
             ("nonsense", "10.0.0.1:8443", Foreign),
+            ("10.0.0.1:7071", "127.0.0.1:8443", Own),
+            ("10.0.0.1:7071", "[::1]:7071", Own),
+            ("10.0.0.1:7071", "127.0.0.1:9100", Foreign),
         ] {
             let listeners = of_replica(internal, "https://orloj.example.com", &[8443, 7071]);
             let found = names.hold(&listeners, "x", &called(address)).await;
