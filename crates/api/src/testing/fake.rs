@@ -6,6 +6,7 @@ mod jobs;
 mod names;
 mod steer;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -179,6 +180,7 @@ async fn node(
         cluster_secret: Secret::new(CLUSTER_SECRET).unwrap(),
         internal: address.clone(),
         debug_probe: true,
+        max_running: BTreeMap::new(),
         tls: None,
     };
     change(&mut options);
