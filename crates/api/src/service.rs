@@ -114,8 +114,10 @@ pub(crate) struct Shared {
     doubts: Mutex<Pool<String>>,
     /// Held by the one that writes them down.
     pub(crate) telling: tokio::sync::Mutex<()>,
-    /// Places for what executors send, until their signature is checked.
+    /// Places for what executors send of their attempts, until their signature is checked.
     pub(crate) executor_bodies: Bodies,
+    /// The same for what they send of themselves.
+    pub(crate) executor_signs: Bodies,
     /// Places for what replicas send, until their signature is checked.
     pub(crate) replica_bodies: Bodies,
     /// What executors have said where there is no TLS.
@@ -181,6 +183,7 @@ impl Api {
             doubts: Mutex::new(Pool::new(doubt::DOUBTS, doubt::DOUBTED_KEYS)),
             telling: tokio::sync::Mutex::default(),
             executor_bodies: Bodies::new(Room::CALLS),
+            executor_signs: Bodies::new(Room::CALLS),
             replica_bodies: Bodies::new(Room::REPLICAS),
             sync_places: Semaphore::new(SYNC_WAITERS),
             settled_term: AtomicU64::new(0),
