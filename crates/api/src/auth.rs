@@ -175,16 +175,22 @@ pub fn authenticate(
     if !key.enabled {
         return Err(Failure::new(Code::AccessKeyDisabled, "this access key is disabled"));
     }
-    match (access, &key.principal) {
-        (Access::Both, _) | (Access::Caller, Principal::Caller(_)) | (Access::Admin, Principal::Admin) => {
-            Ok(())
-        }
-        (Access::Admin, Principal::Caller(_)) => {
-            Err(Failure::new(Code::ScopeDenied, "only an administrator's key may make this call"))
-        }
-        (Access::Caller, Principal::Admin) => {
-            Err(Failure::new(Code::ScopeDenied, "only a caller's key may make this call"))
-        }
+    if is_of_class(access, &key.principal) {
+        return Ok(());
+    }
+    let detail = match access {
+        Access::Admin => "only an administrator's key may make this call",
+        Access::Caller | Access::Both => "only a caller's key may make this call",
+    };
+    Err(Failure::new(Code::ScopeDenied, detail))
+}
+
+/// Whether keys of this principal's class make such calls.
+pub fn is_of_class(access: Access, principal: &Principal) -> bool {
+    match access {
+        Access::Both => true,
+        Access::Caller => matches!(principal, Principal::Caller(_)),
+        Access::Admin => matches!(principal, Principal::Admin),
     }
 }
 

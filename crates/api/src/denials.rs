@@ -3,18 +3,40 @@
 //! Whoever knocks must not fill a disk with it: calls that are alike are counted together, few kinds are told apart,
 //! and they are written down once every few seconds. What is beyond is counted by the address that it came from, and
 //! beyond a number of these all together: so many kinds at once hide what they were, and not where they came from.
+//!
+//! What was refused behind a good signature has places of its own: whoever has no key at all can claim any number of
+//! them, and must not hide by it what somebody with a key tried.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use orloj_model::access::Denial;
+use orloj_wire::problem::Code;
 
-/// Kinds of refused calls that are told apart between two writings.
-const KINDS: usize = 20;
-/// Addresses that are told apart of those beyond.
-const ADDRESSES: usize = 20;
+/// How many of one class are told apart between two writings.
+#[derive(Debug, Clone, Copy)]
+struct Places {
+    /// Kinds of refused calls.
+    kinds: usize,
+    /// Addresses of those beyond.
+    addresses: usize,
+}
+
+/// Of what was refused behind a good signature.
+const SIGNED: Places = Places { kinds: 20, addresses: 4 };
+/// Of everything else.
+const UNSIGNED: Places = Places { kinds: 16, addresses: 12 };
 /// The name under which the others are counted.
 const OTHERS: &str = "(others)";
+
+/// Whether a call with this refusal was signed well, by who is named as having made it. A call that is repeated was
+/// signed by somebody, and not for whoever repeats it.
+fn is_signed(code: &str) -> bool {
+    let code = Code::from_text(code);
+    code.is_some_and(|code| {
+        code == Code::CallbackUrlNotAllowed || (code.status() == 403 && code != Code::CertificateDenied)
+    })
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
@@ -51,27 +73,36 @@ struct Last {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Denials {
-    kinds: Mutex<BTreeMap<Kind, Last>>,
+    classes: Mutex<Classes>,
+}
+
+/// What has come together, by class.
+#[derive(Debug, Default)]
+struct Classes {
+    signed: BTreeMap<Kind, Last>,
+    unsigned: BTreeMap<Kind, Last>,
 }
 
 impl Denials {
-    fn locked(&self) -> MutexGuard<'_, BTreeMap<Kind, Last>> {
+    fn locked(&self) -> MutexGuard<'_, Classes> {
         // Nothing that holds this lock can panic half-way through a change.
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Calls were refused.
     pub fn add(&self, denial: Denial) {
-        let mut kinds = self.locked();
-        let last = place(&mut kinds, &denial);
+        let mut classes = self.locked();
+        let last = classes.place(&denial);
         let count = last.count.saturating_add(denial.count);
         *last = Last { address: denial.address, request_id: denial.request_id, count };
     }
 
     /// Takes what has come together.
     pub fn take(&self) -> Vec<Denial> {
-        std::mem::take(&mut *self.locked())
+        let Classes { signed, unsigned } = std::mem::take(&mut *self.locked());
+        signed
             .into_iter()
+            .chain(unsigned)
             .map(|(kind, last)| Denial {
                 access_key: kind.access_key,
                 action: kind.action,
@@ -87,9 +118,9 @@ impl Denials {
     pub fn put_back(&self, mut denials: Vec<Denial>) {
         // The others take no place of a kind that has a name.
         denials.sort_by_key(|denial| denial.action == OTHERS);
-        let mut kinds = self.locked();
+        let mut classes = self.locked();
         for denial in denials {
-            let last = place(&mut kinds, &denial);
+            let last = classes.place(&denial);
             last.count = last.count.saturating_add(denial.count);
             if last.request_id.is_empty() {
                 (last.address, last.request_id) = (denial.address, denial.request_id);
@@ -98,16 +129,22 @@ impl Denials {
     }
 }
 
-/// Where a refused call is counted.
-fn place<'a>(kinds: &'a mut BTreeMap<Kind, Last>, denial: &Denial) -> &'a mut Last {
-    let mut kind = Kind::of(denial);
-    if !kinds.contains_key(&kind) && kinds.len() >= KINDS {
-        kind = Kind::other(&denial.code, &denial.address);
+impl Classes {
+    /// Where a refused call is counted.
+    fn place(&mut self, denial: &Denial) -> &mut Last {
+        let (kinds, places) = match is_signed(&denial.code) {
+            true => (&mut self.signed, SIGNED),
+            false => (&mut self.unsigned, UNSIGNED),
+        };
+        let mut kind = Kind::of(denial);
+        if !kinds.contains_key(&kind) && kinds.len() >= places.kinds {
+            kind = Kind::other(&denial.code, &denial.address);
+        }
+        if !kinds.contains_key(&kind) && kinds.len() >= places.kinds + places.addresses {
+            kind = Kind::other(&denial.code, "");
+        }
+        kinds.entry(kind).or_default()
     }
-    if !kinds.contains_key(&kind) && kinds.len() >= KINDS + ADDRESSES {
-        kind = Kind::other(&denial.code, "");
-    }
-    kinds.entry(kind).or_default()
 }
 
 #[cfg(test)]
@@ -115,6 +152,7 @@ mod tests {
     use orloj_model::access::DENIALS_PER_COMMAND;
 
     use super::*;
+    use crate::outcome::is_denial;
 
     fn denial(access_key: &str, address: &str, request_id: &str) -> Denial {
         Denial {
@@ -139,7 +177,7 @@ mod tests {
             denials.add(denial("ak_0", "h", &number.to_string()));
         }
         let taken = denials.take();
-        assert!(taken.len() <= KINDS + 7, "{}", taken.len());
+        assert!(taken.len() <= UNSIGNED.kinds + 7, "{}", taken.len());
         assert_eq!(total(&taken), 2_000);
         let first = taken.iter().find(|denial| denial.access_key == "ak_0").unwrap();
         assert_eq!((first.count, first.request_id.as_str()), (1_010, "999"));
@@ -160,9 +198,44 @@ mod tests {
             denials.add(denial(&format!("ak_{number}"), &format!("10.0.{number}.1"), "r"));
         }
         let taken = denials.take();
-        assert_eq!((taken.len(), total(&taken)), (KINDS + ADDRESSES + 1, 1_000));
-        // One more for each code of a refusal.
-        const { assert!(KINDS + ADDRESSES + 20 <= DENIALS_PER_COMMAND) };
+        assert_eq!((taken.len(), total(&taken)), (UNSIGNED.kinds + UNSIGNED.addresses + 1, 1_000));
+    }
+
+    #[test]
+    fn who_has_no_key_hides_nothing_that_was_tried_with_one() {
+        let denials = Denials::default();
+        for number in 0..1_000 {
+            denials.add(denial(&format!("ak_{number}"), &format!("10.0.{number}.1"), "r"));
+        }
+        let tried = |code: &str| Denial { code: code.to_owned(), ..denial("ak_good", "10.0.0.1", "r") };
+        for code in ["callback_url_not_allowed", "scope_denied", "access_key_disabled", "executor_denied"] {
+            denials.add(tried(code));
+        }
+        let taken = denials.take();
+        let signed: Vec<_> = taken.iter().filter(|denial| denial.access_key == "ak_good").collect();
+        assert_eq!(signed.len(), 4, "{taken:?}");
+        assert!(signed.iter().all(|denial| denial.action == "submit"));
+        // The same for what was given back.
+        denials.put_back(taken);
+        let again = denials.take();
+        assert_eq!(again.iter().filter(|denial| denial.access_key == "ak_good").count(), 4);
+    }
+
+    #[test]
+    fn all_that_comes_together_fits_into_one_command() {
+        let denials = Denials::default();
+        let is_recorded = |code: &Code| is_denial(*code) || *code == Code::NotFound;
+        let refusals: Vec<Code> = Code::ALL.iter().copied().filter(is_recorded).collect();
+        for number in 0..2_000 {
+            for code in &refusals {
+                let address = format!("10.{}.{}.1", number / 256, number % 256);
+                let one = denial(&format!("ak_{number}"), &address, "r");
+                denials.add(Denial { code: code.as_str().to_owned(), ..one });
+            }
+        }
+        let taken = denials.take();
+        assert_eq!(total(&taken) as usize, 2_000 * refusals.len());
+        assert!(taken.len() <= DENIALS_PER_COMMAND, "{}", taken.len());
     }
 
     #[test]

@@ -17,10 +17,10 @@ mod tasks;
 
 pub(crate) use cluster::role as role_name;
 pub(crate) use graph::parent_not_found;
-use orloj_model::Reply;
 use orloj_model::command::{AccessCommand, Asked, Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
 use orloj_model::query::TaskView;
+use orloj_model::{Refusal, Reply};
 use orloj_raft_store::{Applied, ProposeError};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::sign::NONCE_KEEP_S;
@@ -81,9 +81,9 @@ async fn make(call: Call<'_>, operation: &Operation) -> Result<Answer, Failure> 
         Operation::ListExecutors => call.list_executors().await,
         Operation::DrainExecutor(id) => call.drain_executor(id).await,
         Operation::ShowCluster => call.show_cluster().await,
-        Operation::TransferLeader => call.transfer_leader().await,
-        Operation::AddMember => call.add_member().await,
-        Operation::RemoveMember(id) => call.remove_member(id).await,
+        Operation::TransferLeader => call.transfer_leader(operation).await,
+        Operation::AddMember => call.add_member(operation).await,
+        Operation::RemoveMember(id) => call.remove_member(operation, id).await,
         Operation::Job(operation) => call.on_jobs(operation).await,
     }
 }
@@ -131,6 +131,21 @@ impl Call<'_> {
                 Ok(())
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Refuses a key that was switched off, or lost the call's scope, since its request was let in. For changes whose
+    /// entries cannot carry the key: those of the members. Asked right before the first of them.
+    async fn still_may(&self, operation: &Operation) -> Result<(), Failure> {
+        let (directory, access_key) = (&self.shared.directory, &self.request.credentials.access_key);
+        if directory.is_of_the_file(access_key) {
+            return Ok(());
+        }
+        self.shared.backend.barrier().await?;
+        match directory.key(access_key)? {
+            None => Err(Refusal::AccessKeyGone.into()),
+            Some(key) if !key.enabled => Err(Refusal::AccessKeyDisabled.into()),
+            Some(key) => check_scope(operation, &key),
         }
     }
 
@@ -183,14 +198,25 @@ impl Call<'_> {
         let At { applied, value } = self.shared.backend.task(id)?;
         match value {
             Some(view) if view.spec.caller == *self.caller()? => Ok(At { applied, value: view }),
-            _ => Err(Failure::from(orloj_model::Refusal::TaskNotFound)),
+            _ => Err(Failure::from(Refusal::TaskNotFound)),
         }
+    }
+}
+
+/// Refuses a key without the scope that a call needs.
+pub(crate) fn check_scope(operation: &Operation, key: &Key) -> Result<(), Failure> {
+    match operation.scope().filter(|scope| !key.rights.scopes.contains(scope)) {
+        Some(scope) => {
+            let detail = format!("this access key has no scope {:?}", scope.name());
+            Err(Failure::new(Code::ScopeDenied, detail))
+        }
+        None => Ok(()),
     }
 }
 
 /// The id in a path; one of another form names no task.
 fn task_id(text: &str) -> Result<TaskId, Failure> {
-    text.parse().map_err(|_| Failure::from(orloj_model::Refusal::TaskNotFound))
+    text.parse().map_err(|_| Failure::from(Refusal::TaskNotFound))
 }
 
 /// A reply that the command cannot have.

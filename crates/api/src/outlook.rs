@@ -4,163 +4,111 @@
 //! whoever submits at once what would otherwise be found out after the task has run, and keeps what could never be sent
 //! out of the table. So it is bounded, and what it does not find out in time is left to the send.
 
-use std::collections::{BTreeSet, HashMap};
+mod looks;
+
+use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use orloj_scheduler::callback::Resolver;
+use orloj_scheduler::callback::{Resolver, host_and_port};
 use orloj_wire::address::Cidr;
 use orloj_wire::callback::Destination;
 use orloj_wire::clock::Clock;
 
+use crate::backend::StorageFault;
+use looks::Looks;
+
 /// How long a submission waits for all the names in it.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long what a name leads to is remembered.
-const KEPT: Duration = Duration::from_secs(30);
-/// The most names that are remembered.
-const MOST: usize = 1_024;
-/// Names that one request looks up at the same time.
-const AT_ONCE: usize = 8;
+/// Names that one request looks up at the same time: a part of the places, so that no request takes all.
+const AT_ONCE: usize = 4;
+/// Own listeners whose names one request looks up, at most.
+const OWN_NAMES: usize = 16;
+/// How long what is known of the cluster's own listeners is good for.
+const OWN_FRESH: Duration = Duration::from_secs(1);
+
+/// The cluster's own listeners, and when they were read.
+type OwnListeners = Option<(Duration, Arc<[String]>)>;
 
 /// Looks up the names of callbacks, and remembers for a while where they lead.
 pub struct Outlook {
-    resolver: Arc<dyn Resolver>,
+    looks: Arc<Looks>,
     allowed: Vec<Cidr>,
     clock: Arc<dyn Clock>,
-    /// By host: when it was looked up, on the monotonic clock, and its addresses.
-    known: Mutex<HashMap<String, (Duration, Vec<IpAddr>)>>,
+    own_ports: Vec<u16>,
+    own: Mutex<OwnListeners>,
 }
 
 impl Outlook {
     /// `allowed`: ranges beside the public internet that the operator lets callbacks reach.
     pub fn new(resolver: Arc<dyn Resolver>, allowed: Vec<Cidr>, clock: Arc<dyn Clock>) -> Outlook {
-        Outlook { resolver, allowed, clock, known: Mutex::default() }
+        let looks = Looks::new(resolver, Arc::clone(&clock));
+        Outlook { looks, allowed, clock, own_ports: Vec::new(), own: Mutex::default() }
     }
 
-    /// Looks up those of these hosts of which nothing is known, as far as that is done in time.
-    pub(crate) async fn look(&self, mut hosts: BTreeSet<String>) {
+    /// The same on a replica that listens on these ports: no callback goes to a replica's machine on one of them.
+    #[must_use]
+    pub fn with_own_ports(self, own_ports: Vec<u16>) -> Outlook {
+        Outlook { own_ports, ..self }
+    }
+
+    /// The cluster's own listeners, as they were read a moment ago, or by `read` with the ports of this replica.
+    pub(crate) fn own_listeners(
+        &self,
+        read: impl FnOnce(&[u16]) -> Result<Vec<String>, StorageFault>,
+    ) -> Result<Arc<[String]>, StorageFault> {
         let now = self.clock.monotonic();
-        hosts.retain(|host| !self.known().get(host).is_some_and(|(at, _)| is_fresh(*at, now)));
-        if hosts.is_empty() {
-            return;
+        // Nothing that holds this lock can panic half-way through a change.
+        let mut known = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, own)) = known.as_ref()
+            && now.saturating_sub(*at) < OWN_FRESH
+        {
+            return Ok(Arc::clone(own));
         }
-        let looks: Vec<_> = hosts.into_iter().map(|host| self.look_up(host)).collect();
+        let own: Arc<[String]> = read(&self.own_ports)?.into();
+        *known = Some((now, Arc::clone(&own)));
+        Ok(own)
+    }
+
+    /// Looks up those names of which nothing is known, of these addresses and of the own listeners with their ports, as
+    /// far as that is done in time.
+    pub(crate) async fn look(&self, to: &[Destination], own: &[String]) {
+        let look = |host| Arc::clone(&self.looks).look_up(host, PATIENCE);
+        let looks: Vec<_> = names(to, own).into_iter().map(look).collect();
         let looks = stream::iter(looks).buffer_unordered(AT_ONCE).collect::<()>();
         // What is not known by then is looked at before the send.
         let _ = tokio::time::timeout(PATIENCE, looks).await;
     }
 
-    async fn look_up(&self, host: String) {
-        let addresses = self.resolver.resolve(&host).await;
-        if !addresses.is_empty() {
-            self.remember(host, addresses);
-        }
-    }
-
-    /// Whether a name is known to lead where callbacks may not go.
-    pub(crate) fn leads_astray(&self, to: &Destination) -> bool {
+    /// Whether a name is known to lead where callbacks may not go: also to one of the own listeners.
+    pub(crate) fn leads_astray(&self, to: &Destination, own: &[String]) -> bool {
         let now = self.clock.monotonic();
-        let known = self.known();
-        let addresses = known.get(to.host()).filter(|(at, _)| is_fresh(*at, now));
-        addresses.is_some_and(|(_, found)| !found.iter().all(|one| to.may_reach(*one, &self.allowed)))
-    }
-
-    fn remember(&self, host: String, addresses: Vec<IpAddr>) {
-        let now = self.clock.monotonic();
-        let mut known = self.known();
-        if known.len() >= MOST {
-            known.retain(|_, (at, _)| is_fresh(*at, now));
+        let known = self.looks.known();
+        let called = known.addresses(to.host(), now);
+        if !called.iter().all(|one| to.may_reach(*one, &self.allowed)) {
+            return true;
         }
-        if known.len() >= MOST {
-            known.clear();
-        }
-        known.insert(host, (now, addresses));
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<String, (Duration, Vec<IpAddr>)>> {
-        // Nothing that holds this lock can panic half-way through a change.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        let is_called = |own: &IpAddr| called.iter().any(|one| one.to_canonical() == own.to_canonical());
+        let mut own = own.iter().filter_map(|own| host_and_port(own)).filter(|(_, port)| *port == to.port());
+        own.any(|(host, _)| match host.parse::<IpAddr>() {
+            Ok(address) => is_called(&address),
+            Err(_) if host.eq_ignore_ascii_case(to.host()) => true,
+            Err(_) => known.addresses(&host.to_ascii_lowercase(), now).iter().any(is_called),
+        })
     }
 }
 
-fn is_fresh(looked_up: Duration, now: Duration) -> bool {
-    now.saturating_sub(looked_up) < KEPT
+/// The names that these addresses have, and those of the own listeners with the same ports.
+fn names(to: &[Destination], own: &[String]) -> BTreeSet<String> {
+    let is_called = |port: u16| to.iter().any(|to| to.port() == port);
+    let own = own.iter().filter_map(|own| host_and_port(own)).filter(|(_, port)| is_called(*port));
+    let own = own.filter(|(host, _)| host.parse::<IpAddr>().is_err());
+    let own = own.map(|(host, _)| host.to_ascii_lowercase()).take(OWN_NAMES);
+    to.iter().map(|to| to.host().to_owned()).chain(own).collect()
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a failed test")]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures_util::future::BoxFuture;
-    use orloj_model::time::ManualClock;
-    use orloj_wire::callback::{HostEntry, HostRule, check_url};
-
-    use super::*;
-
-    /// Knows hosts that begin with an address; never answers for `silent`.
-    #[derive(Default)]
-    struct Names {
-        asked: AtomicUsize,
-    }
-
-    impl Resolver for Names {
-        fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Vec<IpAddr>> {
-            self.asked.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async move {
-                if host.starts_with("silent") {
-                    std::future::pending::<()>().await;
-                }
-                let address = host.split_once(".example.com").map(|(start, _)| start.replace('-', "."));
-                address.and_then(|text| text.parse().ok()).into_iter().collect()
-            })
-        }
-    }
-
-    fn to(host: &str) -> Destination {
-        let entry = HostEntry {
-            host: "*.example.com".into(),
-            ports: vec![443],
-            plain_http: false,
-            allow_cidrs: vec![],
-        };
-        check_url(&format!("https://{host}/cb"), &[HostRule::new(&entry).unwrap()]).unwrap()
-    }
-
-    fn hosts(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_name_that_leads_inside_is_known_for_a_while_and_one_that_nobody_knows_is_let_pass() {
-        let (names, clock) = (Arc::new(Names::default()), Arc::new(ManualClock::at(0)));
-        let outlook = Outlook::new(Arc::clone(&names) as _, Vec::new(), Arc::clone(&clock) as _);
-        let (inside, outside) = ("10-0-0-5.example.com", "203-0-114-9.example.com");
-        let all = hosts(&[inside, outside, "unknown.example.com", "silent.example.com"]);
-        outlook.look(all.clone()).await;
-        let astray = |host| outlook.leads_astray(&to(host));
-        assert_eq!([inside, outside].map(astray), [true, false]);
-        assert_eq!(
-            ["unknown.example.com", "silent.example.com", "never.example.com"].map(astray),
-            [false; 3]
-        );
-        outlook.look(hosts(&[inside, outside])).await;
-        assert_eq!(names.asked.load(Ordering::Relaxed), 4, "what is known is not asked again");
-        clock.advance_ms(30_000);
-        assert!(!astray(inside), "by now it may lead elsewhere");
-        outlook.look(hosts(&[inside])).await;
-        assert!(astray(inside));
-    }
-
-    #[tokio::test]
-    async fn what_is_remembered_is_bounded() {
-        let clock = Arc::new(ManualClock::at(0));
-        let outlook = Outlook::new(Arc::new(Names::default()), Vec::new(), clock);
-        for number in 0..3 * MOST {
-            outlook.look(hosts(&[&format!("10-0-{}-{}.example.com", number / 256, number % 256)])).await;
-            assert!(outlook.known().len() <= MOST);
-        }
-    }
-}
+#[path = "outlook/outlook_tests.rs"]
+mod tests;

@@ -31,19 +31,28 @@ use crate::route::{self, Access, Operation};
 use crate::service::Api;
 use crate::tries::Tries;
 
-/// Whose calls a listener takes, so that a rule of the network can part administrators from callers. What a key may do
-/// is judged all the same.
+/// Whose calls a listener takes, and so whose keys, so that a rule of the network can part administrators from callers.
+/// What a key may do is judged all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// Everybody's.
     All,
-    /// Those of callers, and what everybody may ask.
+    /// Those of callers, and what everybody may ask, signed by callers.
     Callers,
-    /// Those of administrators, and what everybody may ask.
+    /// Those of administrators, and what everybody may ask, signed by administrators.
     Administrators,
 }
 
 impl Takes {
+    /// Whose keys it takes.
+    fn keys_of(self) -> Access {
+        match self {
+            Takes::All => Access::Both,
+            Takes::Callers => Access::Caller,
+            Takes::Administrators => Access::Admin,
+        }
+    }
+
     fn takes(self, operation: Operation) -> Result<Operation, Failure> {
         let (others, theirs) = match (self, operation.access()) {
             (Takes::Callers, Access::Admin) => ("administrators", "that of administrators"),
@@ -102,18 +111,23 @@ async fn openapi(State(public): State<Arc<Public>>, request: HttpRequest<Body>) 
     let clock = &public.api.shared().clock;
     let began = clock.monotonic();
     let request_id = http::new_request_id();
-    let found = route::find(request.method().as_str(), request.uri().path())
-        .and_then(|operation| public.takes.takes(operation));
+    let found = route::find(request.method().as_str(), request.uri().path());
     let name = found.as_ref().map_or("none", Operation::name);
     let is_administrators =
         found.as_ref().is_ok_and(|operation| operation.changes() && operation.access() == Access::Admin);
     let access_key = claimed_key(&request);
     let address = Remote::of(request.extensions());
-    let mut answer = match found {
-        Ok(operation) => public.answer(request, &operation, &request_id).await,
-        Err(failure) => failure.answer(&request_id),
+    let (answer, refused) = match found.map(|operation| public.takes.takes(operation)) {
+        Ok(Ok(operation)) => {
+            let mut answer = public.answer(request, &operation, &request_id).await;
+            let refused = refusals(&mut answer);
+            (answer, refused)
+        }
+        // Whoever looks for calls of administrators where there are none is to be seen, and nobody was asked yet.
+        Ok(Err(failure)) => (failure.answer(&request_id), vec![(Code::NotFound, 1)]),
+        Err(failure) => (failure.answer(&request_id), Vec::new()),
     };
-    for (code, count) in refusals(&mut answer) {
+    for (code, count) in refused {
         public.api.shared().denials.add(Denial {
             access_key: access_key.clone().unwrap_or_default(),
             action: name.to_owned(),
@@ -159,8 +173,8 @@ fn refusals(answer: &mut Answer) -> Vec<(Code, u32)> {
 }
 
 impl Public {
-    /// Every check that needs no leader, then the answer. A failed check of credentials counts against the
-    /// address that it came from and the access key that it claimed.
+    /// Every check that needs no leader, then the answer. A failed check of credentials, and a request that its key may
+    /// not make, counts against the address that it came from and the access key that it claimed.
     async fn answer(&self, request: HttpRequest<Body>, operation: &Operation, request_id: &str) -> Answer {
         let shared = self.api.shared();
         let address = Remote::of(request.extensions());
@@ -180,16 +194,15 @@ impl Public {
                     return shared.answer(&checked, &request).await;
                 }
                 // As long as the leader has not said who asks, the body keeps its place.
-                Err(failure) => match shared.answer_doubtful(&request, failure.code).await {
-                    Some(answer) => answer,
-                    None => failure.answer(request_id),
-                },
+                Err(refused) => shared.answer_doubtful(&request, refused).await,
             },
             Err(failure) => failure.answer(request_id),
         };
+        if matches!(answer.status, 401 | 403) {
+            self.tries().failed(address, &access_key, now);
+        }
         if answer.status == 401 {
             shared.metrics.refused(answer.code().map_or("", Code::as_str));
-            self.tries().failed(address, &access_key, now);
         }
         answer
     }
@@ -260,6 +273,7 @@ impl Public {
             credentials,
             if_none_match: http::list(&head.headers, "if-none-match"),
             request_id: request_id.to_owned(),
+            keys_of: self.takes.keys_of(),
             body,
         };
         Ok((request, place))

@@ -67,10 +67,16 @@ impl Shared {
             }
         }
         let command = Command::Access(Box::new(AccessCommand::Denied { denials }));
-        let written = self.backend.propose(command).await;
-        if let Err(error) = &written {
-            tracing::debug!(%error, "refused calls could not be written down");
+        match self.backend.propose(command).await {
+            Ok(Applied { reply: Reply::Done, .. }) => true,
+            Ok(Applied { reply, .. }) => {
+                tracing::warn!(?reply, "refused calls were not taken into the audit");
+                false
+            }
+            Err(error) => {
+                tracing::debug!(%error, "refused calls could not be written down");
+                false
+            }
         }
-        written.is_ok()
     }
 }

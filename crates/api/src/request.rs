@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::auth::{Credentials, Target};
 use crate::outcome::Failure;
-use crate::route;
+use crate::route::{self, Access};
 
 /// A request of the OpenAPI with everything that matters of it. A follower hands it to the leader as it is,
 /// and the leader checks it like one of its own.
@@ -25,6 +25,9 @@ pub struct Request {
     pub if_none_match: Option<String>,
     /// Names the request in the answer and in every log.
     pub request_id: String,
+    /// Whose keys the listener takes that it came in at.
+    #[serde(default)]
+    pub keys_of: Access,
     /// The body; travels behind the rest.
     #[serde(skip)]
     pub body: Bytes,
@@ -122,6 +125,7 @@ mod tests {
                 idempotency_key: Some("\"k\"".into()),
             },
             if_none_match: None,
+            keys_of: Access::Caller,
             request_id: "r".into(),
             body: Bytes::from_static(b"\x00\xff{}"),
         }

@@ -10,6 +10,7 @@ pub use access::AccessOperation;
 use orloj_model::access::Scope;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT, JOB_BODY_LIMIT};
+use serde::{Deserialize, Serialize};
 
 use crate::limit::Cost;
 use crate::outcome::Failure;
@@ -67,14 +68,16 @@ pub enum Operation {
     Job(JobOperation),
 }
 
-/// Who may make a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Who may make a call, or calls at a listener.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Access {
     /// Callers, for their own tasks.
     Caller,
     /// Administrators.
     Admin,
     /// Both.
+    #[default]
     Both,
 }
 

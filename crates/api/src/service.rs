@@ -1,8 +1,10 @@
 //! The API's parts, and the way of a request through them: check, then answer here or hand on to the leader.
 
+mod doubt;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use orloj_model::id::{CallerId, NodeId};
@@ -26,7 +28,7 @@ use crate::heard::Heard;
 use crate::hub::Hub;
 use crate::keyring::Key;
 use crate::leader::Leader;
-use crate::limit::Decision;
+use crate::limit::{Decision, Pool};
 use crate::metrics::Metrics;
 use crate::ops;
 use crate::outcome::{Answer, Failure};
@@ -34,6 +36,7 @@ use crate::outlook::Outlook;
 use crate::page::Tokens;
 use crate::request::Request;
 use crate::route::{self, Operation};
+use doubt::Unchecked;
 
 /// How long a request waits for a leader to be known before it is refused.
 const LEADER_WAIT: Duration = Duration::from_millis(900);
@@ -107,10 +110,14 @@ pub(crate) struct Shared {
     pub(crate) hub: Arc<Hub>,
     pub(crate) tokens: Tokens,
     pub(crate) denials: Denials,
+    /// Questions to the leader about keys that may not do what they ask for here.
+    doubts: Mutex<Pool<String>>,
     /// Held by the one that writes them down.
     pub(crate) telling: tokio::sync::Mutex<()>,
-    /// Places for what executors send, until their signature is checked.
+    /// Places for what executors send of their attempts, until their signature is checked.
     pub(crate) executor_bodies: Bodies,
+    /// The same for what they send of themselves.
+    pub(crate) executor_signs: Bodies,
     /// Places for what replicas send, until their signature is checked.
     pub(crate) replica_bodies: Bodies,
     /// What executors have said where there is no TLS.
@@ -173,8 +180,10 @@ impl Api {
             gate: Arc::default(),
             hub,
             denials: Denials::default(),
+            doubts: Mutex::new(Pool::new(doubt::DOUBTS, doubt::DOUBTED_KEYS)),
             telling: tokio::sync::Mutex::default(),
             executor_bodies: Bodies::new(Room::CALLS),
+            executor_signs: Bodies::new(Room::CALLS),
             replica_bodies: Bodies::new(Room::REPLICAS),
             sync_places: Semaphore::new(SYNC_WAITERS),
             settled_term: AtomicU64::new(0),
@@ -237,7 +246,7 @@ impl Shared {
     /// The route, the signature and the scope of a request, by tables that are not behind on a node that leads: a new
     /// leader first applies everything that was committed before it, the disabling of a key among it. Once in a term;
     /// from then on it applies every change before anybody is told of it.
-    pub(crate) async fn check(&self, request: &Request) -> Result<Checked, Failure> {
+    pub(crate) async fn check(&self, request: &Request) -> Result<Checked, Unchecked> {
         let term = match self.settle().await {
             Ok(term) => term,
             Err(failure) => {
@@ -245,12 +254,12 @@ impl Shared {
                 // any replica answers by itself.
                 let local = route::find(&request.method, &request.path)?.is_local();
                 if !local || !self.directory.is_of_the_file(&request.credentials.access_key) {
-                    return Err(failure);
+                    return Err(failure.into());
                 }
                 None
             }
         };
-        let (operation, key) = self.judge(request)?;
+        let (operation, key) = self.judge(request).map_err(|failure| Unchecked::of(failure, term))?;
         Ok(Checked { operation, key, term })
     }
 
@@ -277,7 +286,7 @@ impl Shared {
     /// The check by which a request is let in here: with a key that is sure to be good now. What was checked before
     /// this node led, or without asking anybody, was checked by tables that may lag behind the disabling of the key.
     async fn judge_here(&self, request: &Request) -> Result<(Operation, Arc<Key>), Failure> {
-        let Checked { operation, key, term } = self.check(request).await?;
+        let Checked { operation, key, term } = self.check(request).await.map_err(Unchecked::into_failure)?;
         match operation.is_local() {
             // What this replica knows of a key of the secrets file is all there is.
             true if self.directory.is_of_the_file(&request.credentials.access_key) => Ok((operation, key)),
@@ -298,10 +307,11 @@ impl Shared {
         let key = self.directory.key(&request.credentials.access_key)?;
         auth::authenticate(key.as_deref(), &request.credentials, target, operation.access())?;
         let key = key.expect("a request of no key is refused");
-        if let Some(scope) = operation.scope().filter(|scope| !key.rights.scopes.contains(scope)) {
-            let detail = format!("this access key has no scope {:?}", scope.name());
+        if !auth::is_of_class(request.keys_of, &key.principal) {
+            let detail = "keys of this class are taken at another listener";
             return Err(Failure::new(Code::ScopeDenied, detail));
         }
+        ops::check_scope(&operation, &key)?;
         Ok((operation, key))
     }
 
@@ -347,26 +357,6 @@ impl Shared {
         match self.judge_here(request).await {
             Ok((operation, key)) => self.serve(&operation, &key, request).await,
             Err(failure) => failure.answer(&request.request_id),
-        }
-    }
-
-    /// Answers a request that would be refused here by tables that may only be behind, as those of a follower may: its
-    /// key is not known here, or off, or lacks a scope, and the leader may know better.
-    pub(crate) async fn answer_doubtful(&self, request: &Request, refused: Code) -> Option<Answer> {
-        let access_key = &request.credentials.access_key;
-        let is_doubtful = match refused {
-            Code::AccessKeyDisabled | Code::ScopeDenied => !self.directory.is_of_the_file(access_key),
-            _ => self.directory.key(access_key).is_ok_and(|key| key.is_none()),
-        };
-        let operation = route::find(&request.method, &request.path).ok()?;
-        if !is_doubtful || self.leads() {
-            return None;
-        }
-        match self.ask_leader(FORWARD_PATH, &operation, request).await {
-            Ok(Some(answer)) => Some(answer),
-            // What came to nothing here may have come to something there: nobody is told that a key is bad.
-            Err(failure) => Some(failure.answer(&request.request_id)),
-            Ok(None) => Some(self.serve_here(request).await),
         }
     }
 

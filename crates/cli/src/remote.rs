@@ -58,8 +58,13 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(4);
 /// # Errors
 /// A variable that is missing or has a value that cannot be used.
 pub fn connect(principal: Principal) -> Result<Client, Failure> {
+    connect_to(addresses()?.iter().map(String::as_str), principal)
+}
+
+/// The addresses that the environment names, at least one replica's.
+fn addresses() -> Result<Vec<String>, Failure> {
     let urls = variable("ORLOJ_URL").context("no cluster is named").map_err(Failure::usage)?;
-    connect_to(urls.split(',').map(str::trim).filter(|url| !url.is_empty()), principal)
+    Ok(urls.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect())
 }
 
 /// A client for the replicas at these addresses; whatever else it needs, the environment says.

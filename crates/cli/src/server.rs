@@ -289,7 +289,7 @@ impl Running {
             directory,
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.handle()),
-            outlook: config.callbacks.outlook(Arc::clone(&clock))?,
+            outlook: config.callbacks.outlook(Arc::clone(&clock), listeners.ports()?)?,
             clock,
             random: Arc::new(SystemRandom),
             metrics: orloj_api::Metrics::register(&mut registry),

@@ -117,7 +117,7 @@ impl Client {
         self.send(Call::get(job_path(id, "/backfill")?)).await
     }
 
-    /// Ends a backfill. The tasks that it has made go on.
+    /// Ends a backfill. Of the tasks that it has made those go on that have begun; the others are cancelled.
     pub async fn stop_backfill(&self, id: &str) -> Result<Backfill, Error> {
         self.send(Call::of(Method::DELETE, job_path(id, "/backfill")?)).await
     }

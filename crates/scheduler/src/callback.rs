@@ -20,6 +20,7 @@ use orloj_model::query::TaskView;
 use orloj_wire::callback::{HostRule, WebhookSecret};
 
 pub use link::{CallbackLink, HttpCallbackLink, Post, Resolver, SystemResolver};
+pub use own::{host_and_port, of_replica};
 
 pub(crate) use deliver::{Delivery, OwnListeners};
 

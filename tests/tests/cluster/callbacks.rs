@@ -235,22 +235,26 @@ async fn b116_a_receiver_that_fails_makes_no_healthy_one_hear_twice() {
     }
 }
 
+/// At the submission; that the send itself would refuse them, too, is tested where the send is.
 #[tokio::test(flavor = "multi_thread")]
 async fn b117_the_cluster_is_not_made_to_call_itself() {
+    let sink = Sink::start(usual).await;
     let cluster = Cluster::start(Setup::default()).await;
     let ready = cluster.ready();
     let port = |address: &str| address.rsplit(':').next().unwrap().parse().unwrap();
     let own: Vec<u16> = [&ready.replicas[0].api, &ready.replicas[1].internal, &ready.executors[0].address]
         .map(|address| port(address))
         .into();
-    let client = caller(&cluster, "inward", own.clone()).await;
+    let client = caller(&cluster, "inward", [own.clone(), vec![sink.port]].concat()).await;
     for port in own {
-        let url = format!("http://localhost:{port}/openapi/v1/tasks");
-        let task = submit(&client, &url, &format!("own-{port}"), json!({})).await;
-        until("the callback has failed for good", PATIENCE, async || {
-            let found = client.callbacks(&task).await.unwrap().callback.unwrap();
-            found.state == "failed" && found.last_error_kind.as_deref() == Some("blocked")
-        })
-        .await;
+        let mut task = Submit::new("echo", json!({}));
+        task.callback_url = Some(format!("http://localhost:{port}/openapi/v1/tasks"));
+        let error = client.submit(&task, None).await.unwrap_err();
+        assert_eq!(error.code().map(|code| code.as_str()), Some("callback_url_not_allowed"), "{port}");
     }
+    let task = submit(&client, &sink.url(), "outward", json!({})).await;
+    until("what leads elsewhere on this machine arrives", PATIENCE, async || {
+        sink.arrived().contains_key(&event(&task))
+    })
+    .await;
 }

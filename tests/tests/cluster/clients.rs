@@ -94,7 +94,41 @@ async fn examples_and_the_python_client_work() {
     assert!(python.contains("SUCCESS hello") && python.contains("invalid_request"), "{python}");
     // On a busy machine the wait may be over first.
     assert!(["SUCCESS at once", "RUNNING", "PENDING"].iter().any(|one| python.contains(one)), "{python}");
+    the_readme_of_the_python_client_works(&cluster);
     the_document_is_served(&cluster).await;
+}
+
+/// A callback as it comes, for the example that checks one: its headers and its body.
+const CALLBACK: &str = r#"
+import base64, hashlib, hmac, os, time
+body = b'{"type":"task.succeeded","timestamp":"2027-01-15T08:00:00.000Z","data":{"taskId":"tsk_1","status":"SUCCESS"}}'
+stamp = str(int(time.time()))
+key = base64.b64decode(os.environ["ORLOJ_WEBHOOK_SECRET"][len("whsec_"):])
+signature = hmac.new(key, f"evt_1.{stamp}.".encode() + body, hashlib.sha256).digest()
+headers = {
+    "Webhook-Id": "evt_1",
+    "Webhook-Timestamp": stamp,
+    "Webhook-Signature": "v1," + base64.b64encode(signature).decode(),
+}
+"#;
+
+fn the_readme_of_the_python_client_works(cluster: &Cluster) {
+    let (readme, ready) = (read(&root().join("clients/python/README.md")), cluster.ready());
+    let mut first = block(&readme, "python", "Client([");
+    for (shown, meant) in [
+        ("http://127.0.0.1:7070", &ready.replicas[0].api),
+        ("ak_…", &ready.access_key),
+        ("sk_…", &ready.secret_key),
+    ] {
+        assert!(first.contains(shown), "{shown}: {first}");
+        first = first.replace(shown, meant);
+    }
+    let said = stdout(&run(cluster, "python3", &["-c", &first]));
+    assert!(said.starts_with("SUCCESS hello"), "{said}");
+    let secret = format!("import os; os.environ['ORLOJ_WEBHOOK_SECRET'] = '{}'", ready.webhook_secret);
+    let checks = block(&readme, "python", "verify_callback(");
+    let program = format!("{secret}\n{CALLBACK}\n{checks}\nprint(event['type'])\n");
+    assert_eq!(stdout(&run(cluster, "python3", &["-c", &program])), "task.succeeded\n");
 }
 
 /// Fails at once, with what is missing, where Python is too old.

@@ -1,6 +1,7 @@
 //! `[tls-public]`: what a public listener shows to callers, and what it asks of them.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -27,19 +28,32 @@ fn caller(trusts: &Path, shows: Option<(&Path, &str)>) -> reqwest::Client {
 
 /// The status of an unsigned call, if there is an answer.
 async fn answer(caller: &reqwest::Client, base: &str) -> Option<u16> {
-    let answer = caller.get(format!("{base}/openapi/v1/tasks")).send().await.ok()?;
+    answer_to(caller, base, "tasks").await
+}
+
+async fn answer_to(caller: &reqwest::Client, base: &str, call: &str) -> Option<u16> {
+    let answer = caller.get(format!("{base}/openapi/v1/{call}")).send().await.ok()?;
     Some(answer.status().as_u16())
 }
 
-/// Starts a replica again with this in its configuration, until this caller has an answer.
-async fn start_with(cluster: &Cluster, place: usize, table: &str, caller: &reqwest::Client, base: &str) {
+/// Starts a replica again with this in its configuration, until this caller has an answer, and with a listener for
+/// administrators: its `host:port`.
+async fn start_with(
+    cluster: &Cluster,
+    place: usize,
+    table: &str,
+    caller: &reqwest::Client,
+    base: &str,
+) -> String {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let name = cluster.replica(place);
     cluster.kill(&name).await;
     let path = cluster.dir().join("config").join(format!("{name}.toml"));
     let config = fs::read_to_string(&path).unwrap();
-    fs::write(&path, format!("{config}\n[tls-public]\n{table}")).unwrap();
+    fs::write(&path, format!("listen-admin = '{free}'\n{config}\n[tls-public]\n{table}")).unwrap();
     cluster.start_again(&name, &[]);
     until(&format!("{name} answers"), PATIENCE, async || answer(caller, base).await == Some(401)).await;
+    free.to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +80,10 @@ async fn a_public_listener_asks_callers_for_what_its_mode_says() {
         at("replica-127.0.0.1_1.key"),
         at("ca.pem")
     );
-    start_with(&cluster, 0, &table, &caller(&outside, foreign("client-billing")), base[0]).await;
+    let admitted = caller(&outside, foreign("client-billing"));
+    let admin = start_with(&cluster, 0, &table, &admitted, base[0]).await;
+    let (admin, in_clear) = (format!("https://{admin}"), format!("http://{admin}"));
+    assert_eq!(answer_to(&admitted, &admin, "callers").await, Some(401), "administrators are asked the same");
     let kept_out = [
         ("no certificate", caller(&outside, None)),
         ("a certificate of the cluster's authority", caller(&outside, own("client-inside"))),
@@ -74,7 +91,10 @@ async fn a_public_listener_asks_callers_for_what_its_mode_says() {
     ];
     for (who, caller) in &kept_out {
         assert_eq!(answer(caller, base[0]).await, None, "{who}");
+        assert_eq!(answer_to(caller, &admin, "callers").await, None, "{who}, as an administrator");
     }
+    let plain = reqwest::Client::builder().no_proxy().build().unwrap();
+    assert_ne!(answer_to(&plain, &in_clear, "callers").await, Some(401), "nobody is heard in clear");
 
     // Callers of the cluster's own authority.
     start_with(&cluster, 1, "mode = 'mtls'\n", &caller(&inside, own("client-inside")), base[1]).await;
@@ -83,7 +103,6 @@ async fn a_public_listener_asks_callers_for_what_its_mode_says() {
     }
 
     // Plain HTTP for callers; replicas still want certificates of each other.
-    let plain = reqwest::Client::builder().no_proxy().build().unwrap();
     let clear = base[2].replacen("https://", "http://", 1);
     start_with(&cluster, 2, "mode = 'off'\n", &plain, &clear).await;
     assert_eq!(answer(&caller(&inside, None), base[2]).await, None);
@@ -106,10 +125,10 @@ fn a_public_listener_that_cannot_be_what_it_is_told_to_does_not_start() {
         at("replica-127.0.0.1_7071.key")
     );
     let tls = format!("[tls]\nca = '{}'\n{pair}", at("ca.pem"));
-    let refused = |listen: &str, tables: &str| {
+    let refused = |listeners: &str, tables: &str| {
         let config = dir.path().join("replica.toml");
         let text = format!(
-            "listen = '{listen}'\nsecrets-file = '{}'\n[store]\ninternal = '127.0.0.1:7071'\njoin = ['127.0.0.1:1']\n{tables}",
+            "{listeners}\nsecrets-file = '{}'\n[store]\ninternal = '127.0.0.1:7071'\njoin = ['127.0.0.1:1']\n{tables}",
             at("secrets.toml")
         );
         fs::write(&config, text).unwrap();
@@ -117,20 +136,31 @@ fn a_public_listener_that_cannot_be_what_it_is_told_to_does_not_start() {
         assert_eq!(output.status.code(), Some(2), "{tables}: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
+    let loopback = "listen = '127.0.0.1:0'";
     let cases = [
-        ("127.0.0.1:0", "[tls-public]\nmode = 'mtls'\n".to_owned(), "cert and key are missing"),
-        ("127.0.0.1:0", format!("[tls-public]\nmode = 'mtls'\n{pair}"), "client-ca is missing"),
-        ("127.0.0.1:0", "[tls-public]\ncert = 'x'\n".to_owned(), "cert and key belong together"),
+        (loopback, "[tls-public]\nmode = 'mtls'\n".to_owned(), "cert and key are missing"),
+        (loopback, format!("[tls-public]\nmode = 'mtls'\n{pair}"), "client-ca is missing"),
+        (loopback, "[tls-public]\ncert = 'x'\n".to_owned(), "cert and key belong together"),
         (
-            "127.0.0.1:0",
+            loopback,
             format!("{tls}[tls-public]\nclient-ca = '{}'\n", at("ca.pem")),
             "mode is not \"mtls\"",
         ),
-        ("127.0.0.1:0", format!("{tls}[tls-public]\nmode = 'none'\n"), "none"),
-        ("0.0.0.0:0", format!("{tls}[tls-public]\nmode = 'off'\n"), "0.0.0.0:0"),
+        (loopback, format!("{tls}[tls-public]\nmode = 'none'\n"), "none"),
+        ("listen = '0.0.0.0:0'", format!("{tls}[tls-public]\nmode = 'off'\n"), "listen = \"0.0.0.0:0\""),
+        (
+            "listen = '127.0.0.1:0'\nlisten-admin = '0.0.0.0:0'",
+            format!("{tls}[tls-public]\nmode = 'off'\n"),
+            "listen-admin = \"0.0.0.0:0\"",
+        ),
+        (
+            "listen = '127.0.0.1:0'\nlisten-admin = '0.0.0.0:0'",
+            String::new(),
+            "listen-admin = \"0.0.0.0:0\"",
+        ),
     ];
-    for (listen, tables, told) in cases {
-        let error = refused(listen, &tables);
-        assert!(error.contains(told), "{tables}: {error}");
+    for (listeners, tables, told) in cases {
+        let error = refused(listeners, &tables);
+        assert!(error.contains(told), "{listeners} {tables}: {error}");
     }
 }

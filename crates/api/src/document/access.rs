@@ -169,8 +169,8 @@ fn sealing() -> Call {
             200,
             "Its keys, and how many secrets each kind of them seals.",
             json!({
-                "keys": ["9c1185a5c5e9fc54", "5f0c12de3a7b8841"], "current": 12, "older": 3, "unreadable": 0,
-                "appliedIndex": 4711,
+                "replica": 2, "keys": ["9c1185a5c5e9fc54", "5f0c12de3a7b8841"], "current": 12, "older": 3,
+                "unreadable": 0, "appliedIndex": 4711,
             }),
         )
 }

@@ -106,6 +106,7 @@ fn patch() -> Call {
             Code::VersionConflict,
             Code::ExecutorDenied,
             Code::HandlerUnknown,
+            Code::CallbackUrlNotAllowed,
             Code::Conflict,
         ])
 }

@@ -25,14 +25,17 @@ use crate::outcome::{Answer, Failure};
 use crate::peer;
 use crate::service::{Api, Shared};
 
-/// The largest message of an executor: 256 reports with their results and log tails, in bytes.
-const MESSAGE_LIMIT: usize = 32 * 1024 * 1024;
+/// The largest message with what attempts have come to: 256 reports with their results and log tails, in bytes.
+const RESULTS_LIMIT: usize = 32 * 1024 * 1024;
+/// The largest message of an executor of itself, with the attempts that it holds, in bytes.
+const SIGN_LIMIT: usize = 4 * 1024 * 1024;
 
 /// A call of executors.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     name: &'static str,
     single: Single,
+    tells: Tells,
 }
 
 /// Why a call that was captured has no effect when it is repeated. With TLS nobody can capture it.
@@ -46,11 +49,21 @@ enum Single {
     Spent,
 }
 
-const REGISTER: Call = Call { name: "register", single: Single::Spent };
-const HEARTBEAT: Call = Call { name: "heartbeat", single: Single::Remembered };
-const REPORT: Call = Call { name: "report", single: Single::InItself };
-const SAVE: Call = Call { name: "save", single: Single::Remembered };
-const LEAVE: Call = Call { name: "leave", single: Single::InItself };
+/// What a call tells of. Each has places of its own for bodies: an executor must not be taken for dead because results, of
+/// its own or of others at its address, are read slowly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    /// That the executor lives.
+    Life,
+    /// What attempts have come to.
+    Results,
+}
+
+const REGISTER: Call = Call { name: "register", single: Single::Spent, tells: Tells::Life };
+const HEARTBEAT: Call = Call { name: "heartbeat", single: Single::Remembered, tells: Tells::Life };
+const REPORT: Call = Call { name: "report", single: Single::InItself, tells: Tells::Results };
+const SAVE: Call = Call { name: "save", single: Single::Remembered, tells: Tells::Results };
+const LEAVE: Call = Call { name: "leave", single: Single::InItself, tells: Tells::Life };
 
 pub(super) async fn register(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
     let leader = Arc::clone(&api.shared().leader);
@@ -114,10 +127,14 @@ async fn check_executor(api: &Api, call: Call, request: HttpRequest<Body>) -> Re
     let (head, body) = request.into_parts();
     let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
     certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
-    http::check_length(&head.headers, MESSAGE_LIMIT)?;
+    let (bodies, limit) = match call.tells {
+        Tells::Life => (&shared.executor_signs, SIGN_LIMIT),
+        Tells::Results => (&shared.executor_bodies, RESULTS_LIMIT),
+    };
+    http::check_length(&head.headers, limit)?;
     let declared = body.size_hint().exact();
-    let place = place_for(&shared.executor_bodies, &head, declared, MESSAGE_LIMIT).await?;
-    let body = http::read_body(body, MESSAGE_LIMIT, http::BODY_TIMEOUT).await?;
+    let place = place_for(bodies, &head, declared, limit).await?;
+    let body = http::read_body(body, limit, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
         .ok()
         .and_then(|id| shared.directory.executor(&id).cloned())

@@ -1,16 +1,19 @@
 //! Callbacks: whether a task may have one, what became of it, and sending it again.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use orloj_model::command::{CallbackCommand, Command};
+use orloj_model::executor::ExecutorState;
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::Applied;
-use orloj_wire::callback::check_url;
+use orloj_scheduler::callback::of_replica;
+use orloj_wire::callback::{Destination, check_url};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::{Callbacks, Redelivering};
 use serde::Deserialize;
 
 use super::{Call, task_id, unexpected};
+use crate::backend::StorageFault;
 use crate::outcome::{Answer, Failure};
 use crate::view;
 
@@ -26,14 +29,28 @@ impl Call<'_> {
             return;
         }
         let policy = self.caller().and_then(|caller| Ok(self.shared.directory.policy_of(caller)?));
-        let Ok(Some(policy)) = policy else { return };
-        let host = |url: String| Some(check_url(&url, &policy.hosts).ok()?.host().to_owned());
-        let hosts: BTreeSet<String> = urls.into_iter().filter_map(host).collect();
-        self.shared.outlook.look(hosts).await;
+        let (Ok(Some(policy)), Ok(own)) = (policy, self.own_listeners()) else { return };
+        let to: Vec<Destination> =
+            urls.into_iter().filter_map(|url| check_url(&url, &policy.hosts).ok()).collect();
+        self.shared.outlook.look(&to, &own).await;
     }
 
-    /// The address as it is stored, if the caller may have callbacks there.
-    pub(super) fn callback_url(&self, url: &str) -> Result<String, Failure> {
+    /// Where the replicas and the executors listen.
+    fn own_listeners(&self) -> Result<Arc<[String]>, StorageFault> {
+        let backend = &self.shared.backend;
+        self.shared.outlook.own_listeners(|ports| {
+            let members = backend.members().into_iter();
+            let replicas = members.flat_map(|member| of_replica(&member.internal, &member.api, ports));
+            // One that has left listens no more.
+            let executors = backend.executors()?.value.into_iter();
+            let executors = executors.filter(|executor| executor.state != ExecutorState::Left);
+            Ok(replicas.chain(executors.map(|executor| executor.registration.address)).collect())
+        })
+    }
+
+    /// The address as it is stored, if the caller may have callbacks there. Where the name of one that is `kept` leads
+    /// is not asked: an edit of something else, or one that is repeated, must not fail for it, and the send looks.
+    pub(super) fn callback_url(&self, url: &str, kept: Option<&str>) -> Result<String, Failure> {
         let refuse = |message: String| {
             Failure::fields(Code::CallbackUrlNotAllowed, vec![FieldError::new("/callbackUrl", message)])
         };
@@ -42,7 +59,9 @@ impl Call<'_> {
         if policy.secrets.is_empty() {
             return Err(refuse("this caller has no webhook secret to sign with".to_owned()));
         }
-        if self.shared.outlook.leads_astray(&destination) {
+        if kept != Some(destination.url())
+            && self.shared.outlook.leads_astray(&destination, &self.own_listeners()?)
+        {
             return Err(refuse(format!("{} leads where callbacks may not go", destination.host())));
         }
         Ok(destination.url().to_owned())

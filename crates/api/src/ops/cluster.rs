@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::Call;
 use crate::missing::Missing;
 use crate::outcome::{Answer, Failure};
+use crate::route::Operation;
 
 /// How long a member may take to say how it stands.
 const STATUS_WAIT: Duration = Duration::from_millis(700);
@@ -45,10 +46,11 @@ impl Call<'_> {
         Ok(Answer::json(200, &cluster(&own, &members, &statuses)).at(own.applied))
     }
 
-    pub(super) async fn transfer_leader(&self) -> Result<Answer, Failure> {
+    pub(super) async fn transfer_leader(&self, operation: &Operation) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let Transfer { to } = self.body()?;
         let backend = &self.shared.backend;
+        self.still_may(operation).await?;
         if backend.status().id != Some(to) {
             backend.transfer_leader(to).await?;
         }
@@ -61,7 +63,7 @@ impl Call<'_> {
         Ok(Answer::json(200, &Transferred { leader }))
     }
 
-    pub(super) async fn add_member(&self) -> Result<Answer, Failure> {
+    pub(super) async fn add_member(&self, operation: &Operation) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let AddMember { internal, api } = self.body()?;
         let faults: Vec<FieldError> = [
@@ -79,14 +81,16 @@ impl Call<'_> {
         }
         // The node at the address is asked for its birth token.
         let member = NewMember { internal, api, birth: String::new() };
+        self.still_may(operation).await?;
         let id = self.shared.backend.add_member(member).await?;
         Ok(Answer::json(200, &MemberChanged { id, member: true }))
     }
 
-    pub(super) async fn remove_member(&self, id: &str) -> Result<Answer, Failure> {
+    pub(super) async fn remove_member(&self, operation: &Operation, id: &str) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let Nothing {} = self.optional_body()?;
         let id: NodeId = id.parse().map_err(|_| Failure::missing(Missing::Member))?;
+        self.still_may(operation).await?;
         self.shared.backend.remove_member(id).await?;
         Ok(Answer::json(200, &MemberChanged { id, member: false }))
     }

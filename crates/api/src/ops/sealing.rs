@@ -42,12 +42,14 @@ impl Call<'_> {
         self.no_parameters()?;
         let sealer = self.shared.directory.sealer();
         let access = self.shared.backend.access()?;
+        let status = self.shared.backend.status();
         let mut answer = Sealing {
+            replica: status.id,
             keys: sealer.key_ids(),
             current: 0,
             older: 0,
             unreadable: 0,
-            applied_index: self.shared.backend.status().applied,
+            applied_index: status.applied,
         };
         for one in stored(&access) {
             match sealer.open(&one.bound, one.sealed) {

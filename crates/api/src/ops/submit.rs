@@ -113,7 +113,7 @@ impl Call<'_> {
     /// Refuses what the key's caller may not submit. The callback's address as it is stored.
     pub(super) fn may_submit(&self, handler: &str, url: Option<&str>) -> Result<Option<String>, Failure> {
         self.may_use(handler)?;
-        url.map(|url| self.callback_url(url)).transpose()
+        url.map(|url| self.callback_url(url, None)).transpose()
     }
 
     /// Refuses a handler that the key's caller may not use, in a submission as in a job.

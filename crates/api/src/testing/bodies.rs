@@ -96,6 +96,17 @@ async fn bodies_of_replicas_that_nobody_has_signed_are_bounded_together() {
     });
     let early = tokio::time::timeout(Duration::from_millis(200), &mut same).await;
     assert!(early.is_err(), "there is no place for its body: {early:?}");
+    // That executors live is told all the same, from this address too.
+    for path in [
+        "/internal/v1/executors/register",
+        "/internal/v1/executors/heartbeat",
+        "/internal/v1/executors/leave",
+    ] {
+        let mut unsigned = strangers(path);
+        let sign = unsigned(Body::from("{}"), "192.0.2.1");
+        let sign = tokio::time::timeout(Duration::from_secs(5), node.send_internal(sign)).await;
+        sign.expect("it waits for no result").is(401, "invalid_signature");
+    }
     slow.iter().for_each(tokio::task::JoinHandle::abort);
     same.await.unwrap().is(401, "invalid_signature");
 }
@@ -104,7 +115,7 @@ async fn bodies_of_replicas_that_nobody_has_signed_are_bounded_together() {
 async fn bodies_of_executors_that_nobody_has_signed_are_bounded_together() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
-    let mut unsigned = strangers("/internal/v1/executors/heartbeat");
+    let mut unsigned = strangers("/internal/v1/executors/report");
     let mut slow = Vec::new();
     for number in 0..MANY {
         let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());

@@ -1,5 +1,6 @@
 //! Callbacks at the API: which addresses are taken, what is shown, and who may see it.
 
+use orloj_model::Clock as _;
 use orloj_model::callback::SendOutcome;
 use orloj_model::command::{CallbackCommand, Command};
 use serde_json::{Value, json};
@@ -32,7 +33,7 @@ fn send(universe: &Universe, task: &str, series: u32, number: u8, outcome: SendO
 }
 
 #[tokio::test]
-async fn b117_a_name_that_leads_inside_is_refused_as_it_is_submitted_whichever_way() {
+async fn b117_a_name_one_of_whose_addresses_is_inside_is_refused_as_it_is_submitted_whichever_way() {
     let universe = Universe::of(1).await;
     let node = universe.leader();
     let inside = "https://inside.example.com/cb";
@@ -56,6 +57,33 @@ async fn b117_a_name_that_leads_inside_is_refused_as_it_is_submitted_whichever_w
     let reply = node.call(&batch).await;
     assert_eq!(reply.body["results"][0]["problem"]["code"], "callback_url_not_allowed");
     assert_eq!(reply.body["results"][1]["status"], 202, "of this name nobody knows: the send will tell");
+}
+
+#[tokio::test]
+async fn a_job_is_edited_and_put_again_wherever_the_name_of_its_callback_leads_by_now() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let job = |url: &str| json!({"handler": "echo", "callbackUrl": url, "triggers": []});
+    let call = |method: &str, path: &str, body: Value| Draft {
+        method: method.into(),
+        timestamp: (universe.clock.wall_ms() / 1000).to_string(),
+        ..Draft::post(path, body)
+    };
+    let (nightly, later) = ("/openapi/v1/jobs/nightly", "https://later.example.com/cb");
+    assert_eq!(node.call(&call("PUT", nightly, job(later))).await.status, 201);
+    universe.clock.advance_ms(61_000);
+    let check = call("POST", "/openapi/v1/jobs/other/check", job(later));
+    node.call(&check).await.is(422, "callback_url_not_allowed");
+    for (method, path, body) in [
+        ("PATCH", nightly, json!({"priority": 7})),
+        ("PUT", nightly, job(later)),
+        ("POST", "/openapi/v1/jobs/nightly/check", job(later)),
+    ] {
+        let reply = node.call(&call(method, path, body)).await;
+        assert_eq!(reply.status, 200, "{method} {path}: {}", reply.text);
+    }
+    let inside = json!({"callbackUrl": "https://inside.example.com/cb"});
+    node.call(&call("PATCH", nightly, inside)).await.is(422, "callback_url_not_allowed");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::access::{CALLERS, make_key, put};
 use super::{Draft, Node, T, Universe};
 
 /// What the audit has of refused calls, as `key action code count`, oldest first.
-async fn denied(universe: &Universe) -> Vec<String> {
+pub(super) async fn denied(universe: &Universe) -> Vec<String> {
     for node in &universe.nodes {
         node.api.finish().await;
     }

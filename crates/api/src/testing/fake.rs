@@ -3,10 +3,10 @@
 mod access;
 mod behind;
 mod jobs;
+mod names;
 mod steer;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -28,7 +28,6 @@ use orloj_raft_store::{
     Applied, AppliedEvents, Checkpoint, Leadership, MemberInfo, MembershipError, NodeHistory, NodeStatus,
     PeerError, ProposeError, ReadError, Role, RpcEnvelope, RpcError, RpcKind, TransportError,
 };
-use orloj_scheduler::callback::Resolver;
 use orloj_wire::random::SystemRandom;
 use orloj_wire::sign::Secret;
 use prometheus_client::registry::Registry;
@@ -42,6 +41,7 @@ use super::json::Json;
 use crate::backend::{At, PageQuery, StorageFault, TablePage, read_page};
 use crate::{Api, Backend, Directory, Leader, Metrics, Options, Outlook, Parts};
 use behind::Behind;
+use names::FakeNames;
 
 /// When every test begins, in Unix seconds.
 pub(crate) const T: i64 = 1_800_000_000;
@@ -72,6 +72,8 @@ struct Shared {
     failure: Mutex<Option<ProposeError>>,
     /// What somebody else does before a proposal is applied, and before which one from now on.
     meanwhile: Mutex<Option<(u64, Command)>>,
+    /// What somebody else does before the next look at who leads is done.
+    at_barrier: Mutex<Option<Command>>,
     proposals: AtomicU64,
 }
 
@@ -105,6 +107,7 @@ impl Universe {
             members: Mutex::default(),
             failure: Mutex::default(),
             meanwhile: Mutex::default(),
+            at_barrier: Mutex::default(),
             proposals: AtomicU64::new(0),
         });
         let stop = CancellationToken::new();
@@ -158,16 +161,6 @@ impl Universe {
     }
 }
 
-/// Knows one name, which leads inside.
-struct FakeNames;
-
-impl Resolver for FakeNames {
-    fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Vec<IpAddr>> {
-        let inside = host.starts_with("inside.").then_some(IpAddr::from([10, 0, 0, 5]));
-        Box::pin(std::future::ready(inside.into_iter().collect()))
-    }
-}
-
 async fn node(
     id: NodeId,
     shared: &Arc<Shared>,
@@ -200,6 +193,7 @@ async fn node(
         leadership: leadership.clone(),
         behind: Arc::clone(&behind),
     });
+    let names = FakeNames { clock: Arc::clone(&shared.clock) };
     let parts = Parts {
         options,
         directory: Directory::new(fake_keys::keyring(), fake_keys::sealer(), Arc::clone(&backend)),
@@ -208,7 +202,7 @@ async fn node(
         clock: Arc::clone(&shared.clock) as _,
         random: Arc::new(SystemRandom),
         metrics,
-        outlook: Outlook::new(Arc::new(FakeNames), Vec::new(), Arc::clone(&shared.clock) as _),
+        outlook: Outlook::new(Arc::new(names), Vec::new(), Arc::clone(&shared.clock) as _),
     };
     let api = Api::start(parts, stop.clone()).unwrap();
     let debug = crate::debug_router(api.clone());
@@ -298,6 +292,8 @@ impl Backend for FakeStore {
         async move {
             match self.leadership.borrow().leading && !self.behind.is_cut_off() {
                 true => {
+                    let meanwhile = self.shared.at_barrier.lock().unwrap().take();
+                    meanwhile.into_iter().for_each(|command| drop(self.shared.apply(command)));
                     self.behind.catch_up();
                     Ok(self.shared.state.lock().unwrap().index)
                 }

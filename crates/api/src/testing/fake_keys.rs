@@ -49,7 +49,7 @@ pub(super) fn keyring() -> Keyring {
     keyring.add_caller(caller("b"), "ak_B", secret(SECRET_B), Limits::default()).unwrap();
     keyring.add_caller(caller("b"), "ak_OFF", secret(SECRET_B), Limits::default()).unwrap();
     keyring.set_enabled("ak_OFF", false);
-    let hosts = ["hooks.example.com", "inside.example.com"].map(|host| {
+    let hosts = ["hooks.example.com", "inside.example.com", "later.example.com"].map(|host| {
         let host = host.to_owned();
         let entry = HostEntry { host, ports: vec![443], plain_http: false, allow_cidrs: vec![] };
         HostRule::new(&entry).unwrap()

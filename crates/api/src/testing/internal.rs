@@ -235,6 +235,7 @@ async fn a_request_that_is_handed_on_is_checked_again() {
                 idempotency_key: None,
             },
             if_none_match: None,
+            keys_of: crate::route::Access::Both,
             request_id: "r".into(),
             body: draft.body.clone().into(),
         };

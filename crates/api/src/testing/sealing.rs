@@ -80,6 +80,7 @@ async fn secrets_are_sealed_anew_in_bounded_steps_and_sign_as_before() {
         (count("current"), count("older"), count("unreadable"))
     };
     assert_eq!(stands(follower.call(&sealing()).await), (0, 1_026, 0));
+    assert_eq!(follower.call(&sealing()).await.body["replica"], 2, "it says whose answer it is");
     leader.call(&submit()).await.task_id();
     let first = follower.call(&renew()).await;
     assert_eq!(

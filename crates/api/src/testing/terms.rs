@@ -1,12 +1,18 @@
 //! Keys that were disabled, and replicas that do not know it yet.
 
+use std::collections::BTreeMap;
+
 use orloj_model::Command;
 use orloj_model::access::Actor;
 use orloj_model::command::AccessCommand;
+use orloj_wire::sign::Label;
 use serde_json::{Value, json};
 
 use super::access::{CALLERS, make_key, put};
 use super::{Draft, Node, Universe};
+use crate::auth::Credentials;
+use crate::request::Request;
+use crate::route::Access;
 
 /// Three nodes and a caller `shop` with a key.
 async fn with_key() -> (Universe, (String, String)) {
@@ -187,6 +193,86 @@ async fn a_follower_that_lags_refuses_no_key_that_is_good_by_now() {
     all_are(node, &key, 503, "no_leader").await;
 }
 
+#[tokio::test]
+async fn who_comes_to_lead_after_it_refused_a_key_by_old_tables_judges_it_anew() {
+    let (universe, key) = with_key().await;
+    let node = &universe.nodes[1];
+    disable(&universe, &key.0);
+    universe.fall_behind(node);
+    universe.run(set(&key.0, true));
+    let draft = Draft::get("/openapi/v1/tasks").by(&key.0, &key.1);
+    let credentials = Credentials {
+        signature: draft.signature(),
+        access_key: draft.access_key,
+        timestamp: draft.timestamp,
+        nonce: draft.nonce,
+        idempotency_key: None,
+    };
+    let request = Request {
+        method: draft.method,
+        path: draft.path,
+        query: draft.query,
+        credentials,
+        if_none_match: None,
+        request_id: "r".into(),
+        keys_of: Access::Both,
+        body: bytes::Bytes::new(),
+    };
+    let shared = node.api.shared();
+    let refused = shared.check(&request).await.err().unwrap();
+    universe.elect(Some(2));
+    let answer = shared.answer_doubtful(&request, refused).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+/// How often one call of a key that is off was answered with which status.
+async fn answers(node: &Node, key: &(String, String), times: usize) -> BTreeMap<u16, usize> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..times {
+        let reply = node.call(&Draft::submit(json!({"handler": "echo"})).by(&key.0, &key.1)).await;
+        match reply.status {
+            429 => reply.is(429, "rate_limited"),
+            _ => reply.is(403, "access_key_disabled"),
+        }
+        *counts.entry(reply.status).or_default() += 1;
+    }
+    counts
+}
+
+#[tokio::test]
+async fn few_requests_of_a_key_that_is_off_are_carried_to_the_leader() {
+    let (universe, key) = with_key().await;
+    disable(&universe, &key.0);
+    let node = &universe.nodes[1];
+    assert_eq!(answers(node, &key, 200).await, BTreeMap::from([(403, 20), (429, 180)]));
+    universe.clock.advance_ms(1_000);
+    assert_eq!(answers(node, &key, 50).await, BTreeMap::from([(403, 5), (429, 45)]));
+    // Nobody was told so without being asked about: by now it is on.
+    universe.fall_behind(node);
+    universe.run(set(&key.0, true));
+    let reply = node.call(&Draft::get("/openapi/v1/tasks").by(&key.0, &key.1)).await;
+    reply.is(429, "rate_limited");
+    assert_eq!(reply.body["violated-policies"], json!(["refused-requests"]));
+}
+
+#[tokio::test]
+async fn who_goes_on_with_a_key_that_is_off_is_slowed_down_like_who_guesses() {
+    let (universe, key) = with_key().await;
+    disable(&universe, &key.0);
+    let counts = answers(universe.leader(), &key, 1_100).await;
+    assert_eq!(counts, BTreeMap::from([(403, 1_000), (429, 100)]));
+    // Another key from the same address goes on.
+    universe.leader().call(&Draft::get("/openapi/v1/tasks")).await.is_ok();
+}
+
+#[tokio::test]
+async fn a_call_of_the_other_class_is_refused_without_asking_the_leader() {
+    let (universe, key) = with_key().await;
+    universe.elect(None);
+    let foreign = Draft { method: "PUT".into(), ..Draft::post(CALLERS, json!({})) }.by(&key.0, &key.1);
+    universe.nodes[1].call(&foreign).await.is(403, "scope_denied");
+}
+
 /// Every kind of change that a caller can ask for, with what it needs made before.
 async fn changes(node: &Node, key: &(String, String)) -> Vec<Draft> {
     let by = |draft: Draft| draft.by(&key.0, &key.1);
@@ -231,6 +317,34 @@ async fn nothing_takes_effect_that_a_key_asked_for_and_that_is_committed_after_i
     assert_eq!(job.body["state"]["backfilling"], false);
     let tasks = node.call(&Draft::get("/openapi/v1/tasks").by(&key.0, &key.1)).await;
     assert_eq!(tasks.body["tasks"].as_array().unwrap().len(), 2, "{}", tasks.text);
+}
+
+#[tokio::test]
+async fn no_member_is_changed_by_a_key_that_was_switched_off_after_its_request_was_recorded() {
+    let universe = Universe::of(3).await;
+    let node = universe.leader();
+    let made = node.call(&Draft::post("/openapi/v1/admin-keys", json!({})).by_admin()).await;
+    let text = |field: &str| made.body[field].as_str().unwrap().to_owned();
+    let (name, secret) = (text("accessKey"), text("secretKey"));
+    let by_it = |path: &str, body| {
+        let draft = Draft::post(&format!("/openapi/v1/cluster/{path}"), body);
+        Draft { label: Label::Admin, ..draft }.by(&name, &secret)
+    };
+    let fourth = json!({"internal": "10.0.0.4:7071", "api": "http://10.0.0.4:8080"});
+    for draft in [
+        by_it("members", fourth),
+        by_it("members/3/remove", json!({})),
+        by_it("transfer", json!({"to": 2})),
+    ] {
+        universe.at_barrier(set(&name, false));
+        node.call(&draft).await.is(403, "access_key_disabled");
+        universe.run(set(&name, true));
+    }
+    let shown = node.call(&Draft::get("/openapi/v1/cluster")).await;
+    assert_eq!(shown.body["members"].as_array().unwrap().len(), 3, "{}", shown.text);
+    assert_eq!(shown.body["leader"], 1);
+    let audit = node.call(&Draft::get("/openapi/v1/audit").by_admin()).await;
+    assert!(audit.text.contains("\"add_member\""), "that it was asked for is recorded: {}", audit.text);
 }
 
 #[tokio::test]

@@ -36,12 +36,12 @@ impl Options {
         self.allow_cidrs.iter().map(range).collect()
     }
 
-    /// Looks where the names of callbacks lead as tasks are submitted.
+    /// Looks where the names of callbacks lead as tasks are submitted. `own_ports` are those of this replica's listeners.
     ///
     /// # Errors
     /// A range that is none.
-    pub fn outlook(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Outlook> {
-        Ok(Outlook::new(Arc::new(SystemResolver), self.cidrs()?, clock))
+    pub fn outlook(&self, clock: Arc<dyn Clock>, own_ports: Vec<u16>) -> anyhow::Result<Outlook> {
+        Ok(Outlook::new(Arc::new(SystemResolver), self.cidrs()?, clock).with_own_ports(own_ports))
     }
 
     /// The sender: trusts the certificates that this machine trusts. `own_ports` are those of this replica's listeners.

@@ -20,6 +20,8 @@ const FRESH: Duration = Duration::from_secs(30);
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Names that are resolved at once.
 const AT_ONCE: usize = 16;
+/// This machine, to itself.
+const LOOPBACK: [&str; 2] = ["127.0.0.1", "[::1]"];
 /// Names that are remembered.
 const KNOWN: usize = 10_000;
 
@@ -56,7 +58,7 @@ impl OwnNames {
     /// Whether `host`, or one of its `addresses`, is one of the listeners `own`.
     pub(super) async fn hold(&self, own: &[String], host: &str, addresses: &[SocketAddr]) -> Standing {
         let Some(port) = addresses.first().map(SocketAddr::port) else { return Standing::Foreign };
-        let hosts = own.iter().filter_map(|one| parts(one)).filter(|(_, own)| *own == port);
+        let hosts = own.iter().filter_map(|one| host_and_port(one)).filter(|(_, own)| *own == port);
         let called: Vec<IpAddr> = addresses.iter().map(|address| address.ip().to_canonical()).collect();
         let mut names = Vec::new();
         for (own, _) in hosts {
@@ -113,20 +115,23 @@ impl OwnNames {
     }
 }
 
-/// Where a replica listens: as its peers and its callers know it, and at its machine with each of these `ports`, on which
-/// the replica that asks listens itself. Where something stands before the listeners, callers know them by another
-/// name; the replicas of a cluster have the same ports as a rule.
-pub(super) fn of_replica(internal: &str, api: &str, ports: &[u16]) -> Vec<String> {
+/// Where a replica listens: as its peers and its callers know it, and at its machine, and on loopback, with each of these
+/// `ports`, on which the replica that asks listens itself. Where something stands before the listeners, callers know
+/// them by another name, and administrators may have one on loopback; the replicas of a cluster have the same ports as a rule.
+pub fn of_replica(internal: &str, api: &str, ports: &[u16]) -> Vec<String> {
     let mut listeners = vec![internal.to_owned(), api.to_owned()];
-    if let Some((host, _)) = parts(internal) {
+    if let Some((host, _)) = host_and_port(internal) {
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         listeners.extend(ports.iter().map(|port| format!("{host}:{port}")));
+    }
+    for port in ports {
+        listeners.extend(LOOPBACK.map(|host| format!("{host}:{port}")));
     }
     listeners
 }
 
 /// Host and port of a listener; also of one that is written as a URL, or with an IPv6 address in brackets.
-fn parts(text: &str) -> Option<(&str, u16)> {
+pub fn host_and_port(text: &str) -> Option<(&str, u16)> {
     let (scheme, bare) = text.split_once("://").unwrap_or(("", text));
     let bare = bare.trim_end_matches('/');
     let (host, port) = match bare.rsplit_once(':').filter(|_| !bare.ends_with(']')) {
@@ -213,6 +218,9 @@ mod tests {
             ("replica-1.internal:7071", "10.0.0.1:8443", Own),
             ("[fd00::1]:7071", "[fd00::1]:8443", Own),
             ("nonsense", "10.0.0.1:8443", Foreign),
+            ("10.0.0.1:7071", "127.0.0.1:8443", Own),
+            ("10.0.0.1:7071", "[::1]:7071", Own),
+            ("10.0.0.1:7071", "127.0.0.1:9100", Foreign),
         ] {
             let listeners = of_replica(internal, "https://orloj.example.com", &[8443, 7071]);
             let found = names.hold(&listeners, "x", &called(address)).await;

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sealing {
+    /// The id of the replica that answers, once it is a member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<u64>,
     /// The ids of its sealing keys, 16 hex digits each, in the order of its secrets file: the first seals, each opens.
     pub keys: Vec<String>,
     /// Secrets that are sealed with its first key.

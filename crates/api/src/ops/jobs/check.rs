@@ -13,9 +13,9 @@ impl Call<'_> {
         let guard = self.guard()?;
         let spec: JobSpec = self.body()?;
         let key = self.new_job_key(id)?;
-        self.look_where_callbacks_lead(spec.callback_url.iter().cloned().collect()).await;
         self.up_to_date().await?;
         let At { applied, value: known } = self.shared.backend.job(&key)?;
+        self.look_where_callbacks_of_a_job_lead(&spec, known.as_ref()).await;
         let (version, now) = (known.as_ref().map_or(0, |view| view.job.version), self.now());
         let definition = self.definition(&key, &spec, known.as_ref(), now)?;
         let flow = self.flow(&spec, known.as_ref())?;

@@ -14,6 +14,13 @@ use crate::ops::submit;
 use crate::outcome::Failure;
 
 impl Call<'_> {
+    /// Looks where the address of a job's callbacks leads, unless the job has it already.
+    pub(super) async fn look_where_callbacks_of_a_job_lead(&self, spec: &JobSpec, known: Option<&JobView>) {
+        let kept = known.and_then(|view| view.job.definition.template.callback_url.as_ref());
+        let anew = spec.callback_url.iter().filter(|url| kept != Some(*url));
+        self.look_where_callbacks_lead(anew.cloned().collect()).await;
+    }
+
     /// The definition that a body stands for. What counts from the creation of the job counts from that of `known`,
     /// so that the same body gives the same definition.
     pub(super) fn definition(
@@ -58,14 +65,16 @@ impl Call<'_> {
     }
 
     /// What a task of the job would be, were it submitted: so a job can ask for nothing that a submission cannot.
-    /// The handler that a job has already is not asked for again, whoever has left since.
+    /// The handler that a job has already is not asked for again, whoever has left since, nor is where the name of its
+    /// callback's address leads.
     fn task_of(&self, spec: &JobSpec, known: Option<&JobView>) -> Result<TaskSpec, Failure> {
         let mut body = spec.submission();
         if spec.steps.is_empty() {
             self.may_use(&body.handler)?;
         }
         if let Some(url) = body.callback_url.take() {
-            body.callback_url = Some(self.callback_url(&url)?);
+            let kept = known.and_then(|view| view.job.definition.template.callback_url.as_deref());
+            body.callback_url = Some(self.callback_url(&url, kept)?);
         }
         let access_key = &self.request.credentials.access_key;
         submit::spec(body, self.caller()?.clone(), access_key, |handler, _| {

@@ -92,7 +92,7 @@ impl Call<'_> {
             let known = self.shared.backend.job(key)?.value;
             let version = known.as_ref().map_or(0, |view| view.job.version);
             let spec = body(known.as_ref())?;
-            self.look_where_callbacks_lead(spec.callback_url.iter().cloned().collect()).await;
+            self.look_where_callbacks_of_a_job_lead(&spec, known.as_ref()).await;
             let now = self.now();
             let definition = self.definition(key, &spec, known.as_ref(), now)?;
             let flow = self.flow(&spec, known.as_ref())?;

@@ -30,6 +30,11 @@ impl Universe {
         *self.shared.meanwhile.lock().unwrap() = Some((at, command));
     }
 
+    /// Lets somebody else change something before the leader has proved its leadership the next time.
+    pub(crate) fn at_barrier(&self, command: Command) {
+        *self.shared.at_barrier.lock().unwrap() = Some(command);
+    }
+
     /// Makes the others call this node at another address.
     pub(crate) fn move_node(&self, id: NodeId, internal: &str) {
         for member in self.shared.members.lock().unwrap().iter_mut().filter(|member| member.id == id) {
