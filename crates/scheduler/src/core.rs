@@ -183,7 +183,7 @@ pub(crate) struct Core {
     wheel: Wheel<Timer>,
     /// Wheel timers of expiries, so that a task has one at most.
     expiries: HashMap<TaskId, TimerId>,
-    /// Everything due before this instant is in hand; the rest is in the due index.
+    /// Everything due before this instant is in hand, or on its way there page by page; the rest is in the due index.
     loaded_until: Millis,
     tracked: HashMap<ShardKey, Tracked>,
     shared: demand::Shared,

@@ -55,6 +55,7 @@ impl Core {
         cancel_requested: bool,
     ) {
         let lease = Lease { shard: key.shard, attempt: row.attempt, fence: row.fence };
+        self.forget(key.shard);
         self.tracked.insert(
             key.shard,
             Tracked::Held(Box::new(Held {

@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use super::jobs::Looked;
 use super::work::Done;
-use super::{Ended, Leader, lost_or_again};
+use super::{Ended, Leader, lost_or_again, rows};
 use crate::core::{After, Duty, Now};
 
 /// A batch that was proposed.
@@ -37,7 +37,7 @@ impl Leader<'_> {
         let view = self.shared.store.view();
         let mut specs: HashMap<TaskId, Arc<TaskSpec>> = HashMap::new();
         for task in planned.iter().filter_map(|planned| planned.task.as_ref()) {
-            self.know_limit(&view, &task.spec)?;
+            rows::know_limit(&mut self.core, &view, &task.spec)?;
             specs.insert(task.shard.task, Arc::clone(&task.spec));
         }
         drop(view);
