@@ -121,3 +121,26 @@ impl Metrics {
         self.window_load.set(0.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn the_times_of_loading_are_told_by_name_and_only_while_this_node_leads() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let shows = |line: &str| {
+            let mut text = String::new();
+            encode(&mut text, &registry).expect("a text");
+            text.lines().any(|found| found == line)
+        };
+        metrics.load.set(1.5);
+        metrics.window_load.set(0.25);
+        assert!(shows("orloj_leader_load_seconds 1.5") && shows("orloj_leader_window_load_seconds 0.25"));
+        metrics.idle();
+        assert!(shows("orloj_leader_load_seconds 0.0") && shows("orloj_leader_window_load_seconds 0.0"));
+    }
+}

@@ -31,7 +31,10 @@ fn shard(number: u32) -> ShardKey {
 fn ready(core: &mut Core, number: u32, spec: &Arc<TaskSpec>) {
     let (spec, since) = (Arc::clone(spec), START.wall_ms + i64::from(number));
     let shard = shard(number);
-    core.ready(Candidate { shard, attempt: 1, since, ready: true, spec, last: None, broadcast: false }, START);
+    core.ready(
+        Candidate { shard, attempt: 1, since, ready: true, spec, last: None, broadcast: false },
+        START,
+    );
 }
 
 /// Plans until nothing more is to be planned; what was granted.
