@@ -3,7 +3,7 @@
 //! How many of those there are has no bound but the table: executors may be away for a day while a hundred callers go on
 //! submitting. So nothing of a task stays here that placing it does not need, its parameters least of all (a push reads
 //! them), and what many tasks ask for alike, their [`Demand`], is there once. With its places in the leader's table and in
-//! the waiting room a shard then takes 200 to 300 bytes, whatever its task holds. None is left out to keep that small: a
+//! the waiting room a shard then takes 200 to 350 bytes, whatever its task holds. None is left out to keep that small: a
 //! backlog of one handler, caller or job, were it to fill a bound, would hide whatever is due of the others.
 
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -8,6 +8,7 @@ use super::*;
 use crate::core::{Now, Step, Tracked};
 use crate::options::Options;
 use crate::testing;
+use crate::waiting::Turn;
 
 const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
 /// As many as wait behind an executor that is away.
@@ -64,6 +65,14 @@ fn what_is_kept_of_a_shard_that_waits_is_small() {
     assert!(size_of::<Tracked>() <= 16, "there is one for each shard in hand");
     assert!(size_of::<(ShardKey, Tracked)>() <= 40);
     assert!(size_of::<Waiter>() <= 48);
+    // A hash table is 7/16 full at least, a node of an ordered one has 11 places of which 6 are taken, and one in seven
+    // such nodes stands above others; a list that grows has room for twice as many.
+    let tracked = (size_of::<(ShardKey, Tracked)>() + 1) * 16 / 7;
+    let node = |entry: usize| (11 * entry + 24) / 6 * 8 / 7;
+    let room = node(size_of::<Turn>()) + node(size_of::<(Millis, usize)>());
+    let unready = 2 * size_of::<(ShardKey, u64)>() * 5 / 4;
+    let worst = tracked + size_of::<Waiter>() + room + unready;
+    assert!(worst <= 350, "{worst} bytes: the documents say 350");
 }
 
 #[test]

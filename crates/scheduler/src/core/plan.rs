@@ -76,7 +76,8 @@ impl Core {
         let mut room = std::mem::take(&mut self.waiting);
         room.offer(limit, |waiting| self.place(waiting, &mut grants));
         self.waiting = room;
-        if self.unready.len() > 2 * self.waiting.len() + UNREADY_SLACK {
+        let waits = self.waiting.len() + self.limits.parked();
+        if self.unready.len() > waits + waits / 4 + UNREADY_SLACK {
             let tracked = &self.tracked;
             self.unready.retain(|(shard, _)| matches!(tracked.get(shard), Some(Tracked::Waiting(_))));
         }
