@@ -8,6 +8,9 @@ use crate::job::{CalendarKey, JobKey};
 use crate::key::{ShardKey, WorkKey};
 use crate::task::{DueClock, Outcome, Status, TaskSpec};
 
+/// What the names in an event take in memory, as a rule, in bytes.
+const NAMES: usize = 64;
+
 /// One thing that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -147,4 +150,15 @@ pub enum Event {
         /// How many; `None` where there is no limit.
         max_running: Option<u32>,
     },
+}
+
+impl Event {
+    /// About how many bytes it takes in memory, with what it points to.
+    pub fn bytes(&self) -> usize {
+        let pointed = match self {
+            Event::Submitted { spec, .. } => spec.bytes(),
+            _ => NAMES,
+        };
+        size_of::<Event>() + pointed
+    }
 }

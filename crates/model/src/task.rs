@@ -321,6 +321,22 @@ pub struct TaskSpec {
     pub estimated_duration_ms: Option<u64>,
 }
 
+impl TaskSpec {
+    /// About how many bytes it takes in memory, with all that it points to.
+    pub fn bytes(&self) -> usize {
+        // What the allocator adds to a text, and the place of a label in its map.
+        const TEXT: usize = 16;
+        const LABEL: usize = 96;
+        let optional =
+            [&self.routing_key, &self.zone, &self.business_key, &self.dedupe_key, &self.callback_url];
+        let texts: usize = optional.into_iter().flatten().map(|text| TEXT + text.len()).sum();
+        let names = self.caller.as_str().len() + self.access_key.len() + self.handler.len() + 4 * TEXT;
+        let labels: usize = self.labels.iter().map(|(name, value)| LABEL + name.len() + value.len()).sum();
+        let lists = size_of_val(self.depends_on.as_slice()) + size_of_val(self.retry.backoff_ms.as_slice());
+        size_of::<TaskSpec>() + self.params.len() + texts + names + labels + lists
+    }
+}
+
 /// Where a task stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskState {

@@ -13,7 +13,8 @@ use orloj_model::{Batch, Clock};
 
 use crate::codec::{self, Schema};
 use crate::error::Fault;
-use crate::machine::{AppliedEvents, Published};
+use crate::events::AppliedEvents;
+use crate::machine::Published;
 use crate::tables::{Changed, Overlay, Position, StateDb};
 use crate::types::{Entry, LogId, LoggedMembership, Payload, Replies, TypeConfig};
 

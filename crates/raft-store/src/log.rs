@@ -42,7 +42,7 @@ use crate::runner::Runner;
 use crate::stored::StoredVote;
 use crate::types::{Entry, Flushed, LogId, LogState, TypeConfig, Vote};
 
-/// Encoded bytes of the newest entries that stay in memory, unless told otherwise. Followers that are less
+/// Bytes in memory of the newest entries, which stay there unless told otherwise. Followers that are less
 /// than this behind, and apply, never read the log from disk. A replica that takes many
 /// submissions keeps all of it, and is to stay small with a hundred thousand tasks.
 pub const TAIL_BYTES: usize = 24 << 20;

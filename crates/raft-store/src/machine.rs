@@ -11,12 +11,13 @@ use arc_swap::ArcSwap;
 use futures_util::{Stream, StreamExt as _};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot};
 use openraft::{OptionalSend, alias::SnapshotOf};
-use orloj_model::{Clock, Event};
+use orloj_model::Clock;
 use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::applier::{Applier, Committed, WRITE_BYTES, encoded_bytes};
 use crate::disk::Disk;
 use crate::error::Fault;
+use crate::events::{AppliedEvents, PARTS_KEPT};
 use crate::faults::Faults;
 use crate::runner::{Runner, blocking};
 use crate::snapshot::{Handle, Live, Snapshots, Taken};
@@ -27,28 +28,9 @@ use crate::types::{LogId, LogState, LoggedMembership, SnapshotMeta, TypeConfig};
 /// Entries of more bytes together than this are applied apart from the runtime's own threads: about where their
 /// work, some tenths of a millisecond, outweighs the change of thread.
 const INLINE_BYTES: usize = 8 << 10;
-/// Applied entries that a slow reader of the events may lag behind.
-const EVENTS_KEPT: usize = 4096;
 
 /// Terms of applied entries that are kept.
 const TERMS_KEPT: usize = 256;
-
-/// What one applied entry changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AppliedEvents {
-    /// The index of the entry.
-    pub index: u64,
-    /// What changed, in order. Empty: anything may have, see [`read_again`](AppliedEvents::read_again).
-    pub events: Vec<Event>,
-}
-
-impl AppliedEvents {
-    /// Whether a snapshot took the place of the tables, so that a reader must look at all that it knows again.
-    /// An entry that changes nothing is not told of.
-    pub fn read_again(&self) -> bool {
-        self.events.is_empty()
-    }
-}
 
 /// What has been applied, for everybody else in the process.
 pub struct Published {
@@ -69,7 +51,7 @@ impl Published {
         Published {
             view: ArcSwap::from_pointee(state.view(position)),
             applied: watch::Sender::new(position.index()),
-            events: broadcast::Sender::new(EVENTS_KEPT),
+            events: broadcast::Sender::new(PARTS_KEPT),
             checkpoints: ArcSwap::from_pointee(position.checkpoints.clone()),
             bytes: AtomicU64::new(0),
             terms: Mutex::default(),
@@ -135,9 +117,9 @@ impl Published {
     }
 
     pub(crate) fn tell(&self, events: Vec<AppliedEvents>) {
-        for event in events {
+        for part in events.into_iter().flat_map(AppliedEvents::parts) {
             // Nobody listens on a node that does not lead: no fault.
-            let _ = self.events.send(Arc::new(event));
+            let _ = self.events.send(Arc::new(part));
         }
     }
 }

@@ -13,8 +13,8 @@ use tokio::sync::{broadcast, watch};
 
 use crate::config::Options;
 use crate::environment::Environment;
+use crate::events::AppliedEvents;
 use crate::failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError, RpcError};
-use crate::machine::AppliedEvents;
 use crate::node::Node;
 use crate::peer::CallError;
 use crate::proposer::{Applied, Haste};

@@ -317,7 +317,7 @@ fn status(store: &Store) -> NodeStatus {
     store.status()
 }
 
-fn spec() -> TaskSpec {
+pub(crate) fn spec() -> TaskSpec {
     TaskSpec {
         caller: CallerId::new("caller").unwrap(),
         access_key: "ak".into(),

@@ -18,6 +18,7 @@
 //! here costs a refused command and nothing else.
 
 mod clocks;
+mod demand;
 mod executors;
 mod fires;
 mod jobs;
@@ -42,11 +43,12 @@ use orloj_model::task::{DueClock, TaskSpec};
 use orloj_wire::protocol::CancelReason;
 
 use crate::options::Options;
-use crate::placement::{ClassId, ExecutorIdx, Fleet};
+use crate::placement::{ExecutorIdx, Fleet};
 use crate::waiting::WaitingRoom;
 use crate::wheel::{TimerId, Wheel};
 
 use clocks::Clocks;
+use demand::Waiter;
 pub(crate) use executors::chance;
 pub(crate) use executors::{Exec, Liveness};
 pub(crate) use fires::Planned;
@@ -101,7 +103,7 @@ enum Timer {
     Job { job: Arc<JobKey>, at: Millis },
 }
 
-/// A due shard, read from the tables.
+/// A due shard, read from the tables. What is kept of it while it waits is less.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub shard: ShardKey,
@@ -126,11 +128,11 @@ enum Tracked {
     /// Its time has come; its rows are about to be read.
     Due,
     /// In the waiting room.
-    Waiting(Box<Candidate>),
+    Waiting(Box<Waiter>),
     /// Its grant has been proposed.
-    Granting { candidate: Box<Candidate>, executor: ExecutorIdx },
+    Granting { waiter: Box<Waiter>, executor: ExecutorIdx },
     /// Leased.
-    Held(Held),
+    Held(Box<Held>),
 }
 
 /// A lease in force.
@@ -183,9 +185,10 @@ pub(crate) struct Core {
     wheel: Wheel<Timer>,
     /// Wheel timers of expiries, so that a task has one at most.
     expiries: HashMap<TaskId, TimerId>,
-    /// Everything due before this instant is in hand; the rest is in the due index.
+    /// Everything due before this instant is in hand, or on its way there page by page; the rest is in the due index.
     loaded_until: Millis,
     tracked: HashMap<ShardKey, Tracked>,
+    shared: demand::Shared,
     /// Became due; their rows are read in this order.
     due: VecDeque<ShardKey>,
     /// The present tick's beginning, monotonic, and how many more may become due in it.
@@ -227,6 +230,7 @@ impl Core {
             expiries: HashMap::new(),
             loaded_until: Millis::MIN,
             tracked: HashMap::new(),
+            shared: demand::Shared::default(),
             due: VecDeque::new(),
             budget: (now.mono_ms, options.due_per_tick),
             options,
@@ -275,9 +279,9 @@ impl Core {
                 self.wheel.cancel(*timer);
             }
             Tracked::Due => {}
-            Tracked::Waiting(candidate) => {
-                self.waiting.remove(&shard);
-                self.limits.gone(shard, &candidate.spec);
+            Tracked::Waiting(waiter) => {
+                self.waiting.remove(&waiter.waiting(shard));
+                self.limits.gone(shard, &waiter.demand.owners);
             }
             Tracked::Granting { executor, .. } => {
                 self.granting -= 1;
@@ -297,10 +301,5 @@ impl Core {
             }
         }
         Some(tracked)
-    }
-
-    /// The demand class of a task.
-    fn class_of(&mut self, spec: &TaskSpec) -> ClassId {
-        self.fleet.class(&spec.handler, &spec.labels, &spec.strategy)
     }
 }

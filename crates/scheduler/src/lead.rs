@@ -10,6 +10,7 @@ mod fresh;
 mod graph;
 mod jobs;
 mod live;
+mod load;
 mod parcel;
 mod rows;
 mod work;
@@ -37,6 +38,7 @@ use crate::options::Options;
 
 use fresh::FreshTasks;
 use graph::GraphWork;
+use load::Window;
 use work::Done;
 
 /// How often the loop looks after executors and clocks when nothing else wakes it.
@@ -132,6 +134,8 @@ struct Leader<'a> {
     finished: mpsc::UnboundedSender<Done>,
     fresh: FreshTasks,
     graph: GraphWork,
+    /// What comes near, while that is being taken in.
+    window: Option<Window>,
     /// A majority is being asked whether it still follows.
     confirming: bool,
     last_turn_ms: u64,
@@ -146,8 +150,6 @@ impl<'a> Leader<'a> {
         if !state.leading {
             return Err(Ended::Lost);
         }
-        // Subscribed before the tables are read, so that nothing falls between.
-        let events = shared.store.events();
         let leader = shared.store.status().id.unwrap_or_default();
         let reply = shared.store.propose(Command::BeginRound { leader }).await;
         let round = match reply.map(|applied| applied.reply) {
@@ -161,6 +163,9 @@ impl<'a> Leader<'a> {
         if shared.store.barrier().await.is_err() {
             return Err(Ended::NotYet);
         }
+        // Subscribed before the tables are read, so that nothing falls between, and not sooner: what earlier leaders
+        // granted is in the tables by now, and stays granted until somebody reports.
+        let events = shared.store.events();
         // An earlier leader's clock may have been ahead of ours: the cluster's time goes on from there.
         shared.clock.raise_to(query::meta(&shared.store.view())?.now_ms);
         let now = shared.now();
@@ -177,74 +182,24 @@ impl<'a> Leader<'a> {
             finished,
             fresh: FreshTasks::default(),
             graph: GraphWork::default(),
+            window: None,
             confirming: false,
             last_turn_ms: now.mono_ms,
             next_tending: tokio::time::Instant::now(),
         };
         shared.metrics.rounds.inc();
-        leader.load(now)?;
+        leader.load().await?;
         leader.deliver_callbacks();
         Ok(leader)
-    }
-
-    fn load(&mut self, now: Now) -> Result<(), Ended> {
-        let view = self.shared.store.view();
-        for row in query::executors(&view)? {
-            self.core.executor_row(row, now);
-        }
-        // Before anything that they hold up is ready.
-        self.load_limits(&view)?;
-        let mut after = None;
-        loop {
-            let page = query::running(&view, after.as_ref(), PAGE)?;
-            for (key, row) in &page {
-                let (spec, cancel) = rows::of_lease(&view, key.shard)?;
-                self.core.inherit(key, row, spec.as_ref().and_then(|spec| spec.timeout_ms), cancel);
-                if let Some(spec) = spec {
-                    self.know_limit(&view, &spec)?;
-                    self.core.count_inherited(key.shard, &spec);
-                }
-            }
-            match page.into_iter().next_back() {
-                Some((key, _)) => after = Some(key),
-                None => break,
-            }
-        }
-        self.core.lose_orphans();
-        let (mut after, mut specs) = (None, rows::Specs::default());
-        loop {
-            let page = query::ready(&view, after, PAGE)?;
-            for key in &page {
-                if let Some(candidate) = rows::candidate(&view, key.shard, &mut specs)? {
-                    self.ready(&view, candidate, now)?;
-                }
-            }
-            match page.last() {
-                Some(key) => after = Some(*key),
-                None => break,
-            }
-        }
-        self.load_duties(now)?;
-        self.load_graph_work()?;
-        self.load_window(now)
-    }
-
-    fn load_window(&mut self, now: Now) -> Result<(), Ended> {
-        let Some((from, until)) = self.core.window(now) else { return Ok(()) };
-        let view = self.shared.store.view();
-        let mut due = rows::due_between(&view, from, until, PAGE)?;
-        if is_on(Mutant::TimersNotLoaded) {
-            due.clear();
-        }
-        let expiring = rows::expiring_between(&view, from, until, PAGE)?;
-        debug!(due = due.len(), expiring = expiring.len(), "window loaded");
-        self.core.load_window(until, &due, &expiring, now);
-        self.load_jobs((from, until), now)
     }
 
     /// Waits for something to happen, takes in everything that has, decides, and sends off what was decided.
     async fn turn(&mut self, requests: &mut mpsc::Receiver<Request>) -> Result<(), Ended> {
         self.pump()?;
+        if self.window.is_some() {
+            // The next page is read at once; others have the thread before that.
+            tokio::task::yield_now().await;
+        }
         let wake = self.wake_at();
         tokio::select! {
             biased;
@@ -284,7 +239,7 @@ impl<'a> Leader<'a> {
             warn!(step_ms, "the wall clock was stepped");
             self.shared.metrics.clock_steps.inc();
         }
-        self.load_window(now)?;
+        self.load_window()?;
         let due = self.core.next_due(now);
         if !due.is_empty() {
             let (view, mut specs) = (self.shared.store.view(), rows::Specs::default());
@@ -294,7 +249,7 @@ impl<'a> Leader<'a> {
                     None => rows::candidate(&view, shard, &mut specs)?,
                 };
                 match candidate {
-                    Some(candidate) => self.ready(&view, candidate, now)?,
+                    Some(candidate) => rows::ready(&mut self.core, &view, candidate, now)?,
                     None => self.core.not_waiting(shard),
                 }
             }
@@ -319,7 +274,7 @@ impl<'a> Leader<'a> {
 
     fn wake_at(&self) -> tokio::time::Instant {
         let now = tokio::time::Instant::now();
-        if self.core.has_more_to_plan() {
+        if self.window.is_some() || self.core.has_more_to_plan() {
             return now;
         }
         let mono_ms = self.shared.now().mono_ms;

@@ -31,12 +31,14 @@ pub struct Metrics {
     pub(crate) clock_steps: Counter<u64, AtomicU64>,
     pub(crate) rounds: Counter<u64, AtomicU64>,
     pub(crate) lateness: Histogram,
+    pub(crate) load: Gauge<f64, AtomicU64>,
+    pub(crate) window_load: Gauge<f64, AtomicU64>,
     pub(crate) callback_sends: Counter<u64, AtomicU64>,
     pub(crate) callback_failures: Counter<u64, AtomicU64>,
 }
 
 impl Metrics {
-    /// Registers the metrics, all with the prefix `orloj_scheduler`.
+    /// Registers the metrics, with the prefix `orloj_scheduler`, or `orloj_leader` for those of loading.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Metrics {
             wheel: Gauge::default(),
@@ -56,6 +58,8 @@ impl Metrics {
             clock_steps: Counter::default(),
             rounds: Counter::default(),
             lateness: Histogram::new(LATENESS_S),
+            load: Gauge::default(),
+            window_load: Gauge::default(),
             callback_sends: Counter::default(),
             callback_failures: Counter::default(),
         };
@@ -87,6 +91,17 @@ impl Metrics {
             "Time from when a shard was due to the commit of its grant",
             metrics.lateness.clone(),
         );
+        let leader = registry.sub_registry_with_prefix("orloj_leader");
+        leader.register(
+            "load_seconds",
+            "How long this leader took to load all that it began with",
+            metrics.load.clone(),
+        );
+        leader.register(
+            "window_load_seconds",
+            "How long it took to load the window last",
+            metrics.window_load.clone(),
+        );
         metrics
     }
 
@@ -102,5 +117,30 @@ impl Metrics {
         for gauge in [&self.wheel, &self.waiting, &self.running, &self.executors, &self.jobs_waiting] {
             gauge.set(0);
         }
+        self.load.set(0.0);
+        self.window_load.set(0.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn the_times_of_loading_are_told_by_name_and_only_while_this_node_leads() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let shows = |line: &str| {
+            let mut text = String::new();
+            encode(&mut text, &registry).expect("a text");
+            text.lines().any(|found| found == line)
+        };
+        metrics.load.set(1.5);
+        metrics.window_load.set(0.25);
+        assert!(shows("orloj_leader_load_seconds 1.5") && shows("orloj_leader_window_load_seconds 0.25"));
+        metrics.idle();
+        assert!(shows("orloj_leader_load_seconds 0.0") && shows("orloj_leader_window_load_seconds 0.0"));
     }
 }

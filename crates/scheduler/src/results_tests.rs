@@ -4,28 +4,13 @@ use orloj_model::command::{DueTime, GraphCommand, Report, ShardRef, Submit, Subm
 use orloj_model::executor::Registration;
 use orloj_model::graph::OnShardFailure;
 use orloj_model::id::ExecutorId;
-use orloj_model::tables::{Codec, MapTables, RawRow, TableId};
+use orloj_model::tables::{MapTables, RawRow, TableId};
 use orloj_model::task::{Dependency, DependsOn, Outcome, Phase};
 use orloj_model::{Batch, Command, Reply, apply};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::testing::spec;
-
-struct Json;
-
-impl Codec for Json {
-    type Error = serde_json::Error;
-
-    fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, Self::Error> {
-        serde_json::to_vec(value)
-    }
-
-    fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Self::Error> {
-        serde_json::from_slice(if bytes.is_empty() { b"null" } else { bytes })
-    }
-}
+use crate::testing::{Json, spec};
 
 #[derive(Default)]
 struct World {

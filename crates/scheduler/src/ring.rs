@@ -238,7 +238,12 @@ pub struct KeyHash([u64; PROBES]);
 impl KeyHash {
     /// The places of a routing key.
     pub fn of(key: &str) -> Self {
-        KeyHash::of_number(xxh3_64(key.as_bytes()))
+        KeyHash::of_number(KeyHash::number_of(key))
+    }
+
+    /// The number that stands for a routing key in [`of_number`](Self::of_number), where many keys are to be kept.
+    pub fn number_of(key: &str) -> u64 {
+        xxh3_64(key.as_bytes())
     }
 
     /// The places of a number: of a hash, or of one drawn by chance.

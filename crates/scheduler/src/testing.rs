@@ -4,8 +4,26 @@ use std::collections::BTreeMap;
 
 use orloj_model::executor::{Executor, ExecutorState, Registration};
 use orloj_model::id::{CallerId, ExecutorId};
+use orloj_model::tables::Codec;
 use orloj_model::task::{Origin, RetryPolicy, Strategy, TaskSpec};
 use orloj_wire::protocol::Heartbeat;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Rows of tables in memory.
+pub(crate) struct Json;
+
+impl Codec for Json {
+    type Error = serde_json::Error;
+
+    fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, Self::Error> {
+        serde_json::to_vec(value)
+    }
+
+    fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Self::Error> {
+        serde_json::from_slice(if bytes.is_empty() { b"null" } else { bytes })
+    }
+}
 
 /// A plain task of the caller `c`.
 pub(crate) fn spec() -> TaskSpec {

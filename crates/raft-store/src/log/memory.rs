@@ -13,6 +13,10 @@ use crate::types::{Entry, LogId, LogState, Vote};
 /// Number of an append within the life of the process; the writer confirms them in order.
 pub(super) type Ticket = u64;
 
+/// What an entry of the tail takes besides its encoded bytes: its slot, and the header of the bytes with what the
+/// allocator adds.
+const SLOT_BYTES: usize = size_of::<Slot>() + 64;
+
 #[derive(Debug)]
 struct Slot {
     entry: Entry,
@@ -28,6 +32,7 @@ pub(super) struct Memory {
     last: Option<LogId>,
     first: u64,
     tail: VecDeque<Slot>,
+    /// Encoded, and [`SLOT_BYTES`] for each.
     tail_bytes: usize,
     tail_limit: usize,
     ticket: Ticket,
@@ -44,7 +49,7 @@ pub(super) struct Plan {
 }
 
 impl Memory {
-    /// An empty tail of at most `tail_limit` encoded bytes. Entries that the disk does not have yet stay
+    /// An empty tail of at most `tail_limit` bytes in memory. Entries that the disk does not have yet stay
     /// beyond the limit.
     pub(super) fn new(vote: Option<Vote>, purged: Option<LogId>, tail_limit: usize) -> Memory {
         Memory {
@@ -72,7 +77,7 @@ impl Memory {
         LogState { last_purged_log_id: self.purged, last_log_id: self.last }
     }
 
-    /// Entries and bytes of the tail.
+    /// Entries of the tail, and the bytes that they take in memory.
     pub(super) fn tail_size(&self) -> (usize, usize) {
         (self.tail.len(), self.tail_bytes)
     }
@@ -134,7 +139,7 @@ impl Memory {
     fn push(&mut self, entry: Entry, bytes: usize, ticket: Ticket) {
         self.last = Some(entry.log_id);
         self.tail.push_back(Slot { entry, bytes, ticket });
-        self.tail_bytes += bytes;
+        self.tail_bytes += bytes + SLOT_BYTES;
     }
 
     /// The disk has everything up to this append.
@@ -149,7 +154,7 @@ impl Memory {
             && let Some(slot) = self.tail.front()
             && slot.ticket <= self.written
         {
-            self.tail_bytes -= slot.bytes;
+            self.tail_bytes -= slot.bytes + SLOT_BYTES;
             self.tail.pop_front();
         }
     }
@@ -171,7 +176,7 @@ impl Memory {
         }
         let start = self.tail_start();
         while self.tail.len() as u64 > keep.saturating_sub(start) {
-            self.tail_bytes -= self.tail.pop_back().map_or(0, |slot| slot.bytes);
+            self.tail_bytes -= self.tail.pop_back().map_or(0, |slot| slot.bytes + SLOT_BYTES);
         }
         self.last = last;
         Ok(keep..end)
@@ -186,7 +191,7 @@ impl Memory {
         let dropped = self.first..self.first.max(upto.index + 1);
         let warm = (upto.index + 1).saturating_sub(self.tail_start()).min(self.tail.len() as u64);
         for slot in self.tail.drain(..warm as usize) {
-            self.tail_bytes -= slot.bytes;
+            self.tail_bytes -= slot.bytes + SLOT_BYTES;
         }
         self.purged = Some(upto);
         self.first = dropped.end;
@@ -261,9 +266,17 @@ mod tests {
         let (first, _) = memory.append(entries(0..3)).unwrap();
         memory.append(entries(3..6)).unwrap();
         memory.confirm(first);
-        assert_eq!(memory.tail_size(), (3, 30), "over the limit, but not on disk yet");
+        assert_eq!(memory.tail_size(), (3, 3 * (10 + SLOT_BYTES)), "over the limit, but not on disk yet");
         let plan = memory.plan(0..6, usize::MAX);
         assert_eq!((plan.cold.clone(), indexes(&plan)), (0..3, vec![3, 4, 5]));
+    }
+
+    #[test]
+    fn many_small_entries_are_counted_with_what_each_takes_beside_its_bytes() {
+        let mut memory = Memory::new(None, None, 4 * (10 + SLOT_BYTES));
+        let (ticket, _) = memory.append(entries(0..100)).unwrap();
+        memory.confirm(ticket);
+        assert_eq!(memory.tail_size(), (4, 4 * (10 + SLOT_BYTES)));
     }
 
     #[test]

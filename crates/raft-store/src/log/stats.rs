@@ -22,7 +22,7 @@ pub struct LogStats {
     pub sync_total_us: u64,
     /// Entries in the tail in memory.
     pub tail_entries: u64,
-    /// Encoded bytes of those entries.
+    /// The bytes that they take in memory.
     pub tail_bytes: u64,
     /// Reads that the tail could not serve.
     pub cold_reads: u64,

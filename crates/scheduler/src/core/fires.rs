@@ -49,7 +49,8 @@ impl Core {
         }
         let shards: Vec<ShardKey> = unborn.iter().map(|candidate| candidate.shard).collect();
         for candidate in unborn {
-            self.wait(Box::new(candidate));
+            let waiter = self.waiter(&candidate);
+            self.wait(candidate.shard, waiter);
         }
         let before = std::mem::take(&mut self.steps);
         self.plan(now);
@@ -102,10 +103,10 @@ impl Core {
         self.is_near(due_at) && !matches!(placed, Some(Tracked::Granting { .. } | Tracked::Held(_)))
     }
 
-    /// A shard whose grant is on its way.
-    pub(crate) fn granting(&self, shard: ShardKey) -> Option<&Candidate> {
+    /// Since when a shard has been due whose grant is on its way.
+    pub(crate) fn granting(&self, shard: ShardKey) -> Option<Millis> {
         match self.tracked.get(&shard) {
-            Some(Tracked::Granting { candidate, .. }) => Some(candidate),
+            Some(Tracked::Granting { waiter, .. }) => Some(waiter.since),
             _ => None,
         }
     }

@@ -55,9 +55,10 @@ impl Core {
         cancel_requested: bool,
     ) {
         let lease = Lease { shard: key.shard, attempt: row.attempt, fence: row.fence };
+        self.forget(key.shard);
         self.tracked.insert(
             key.shard,
-            Tracked::Held(Held {
+            Tracked::Held(Box::new(Held {
                 executor: key.executor.clone(),
                 incarnation: row.incarnation,
                 lease,
@@ -66,7 +67,7 @@ impl Core {
                 missing: 0,
                 cancelled: false,
                 overrun_at: None,
-            }),
+            })),
         );
         self.held += 1;
         if let Some(slot) = self.fleet.find(&key.executor) {
@@ -153,7 +154,7 @@ impl Core {
 
     fn held(&mut self, shard: ShardKey, fence: Fence) -> Option<&mut Held> {
         match self.tracked.get_mut(&shard) {
-            Some(Tracked::Held(held)) if held.lease.fence == fence => Some(held),
+            Some(Tracked::Held(held)) if held.lease.fence == fence => Some(held.as_mut()),
             _ => None,
         }
     }

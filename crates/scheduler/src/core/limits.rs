@@ -7,8 +7,9 @@
 //! parked. A task counts once, however many shards of it run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use orloj_model::id::{CallerId, TaskId};
+use orloj_model::id::{CallerId, Millis, TaskId};
 use orloj_model::job::JobKey;
 use orloj_model::key::ShardKey;
 use orloj_model::mutant::{Mutant, is_on};
@@ -25,11 +26,24 @@ const KEPT_JOBS: usize = 16_384;
 /// The most shards that one pass lets through. Where two limits meet, one may let through what the other holds up.
 const THROUGH_PER_PASS: usize = 1_024;
 
-/// Whose limit it is.
+/// Whose limit it is. Tasks that ask for the same share one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Owner {
+pub(super) struct Owner(Arc<Name>);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Name {
     Job(CallerId, String),
     Caller(CallerId),
+}
+
+impl Owner {
+    fn job(caller: &CallerId, job: &str) -> Owner {
+        Owner(Arc::new(Name::Job(caller.clone(), job.to_owned())))
+    }
+
+    fn caller(caller: &CallerId) -> Owner {
+        Owner(Arc::new(Name::Caller(caller.clone())))
+    }
 }
 
 /// One limit, and who is held up by it.
@@ -93,12 +107,14 @@ impl Gate {
     }
 }
 
-/// Where a shard that is held up is parked.
+/// Where a shard that is held up is parked: its turn, without its name, and in which class of whose gate. There may be as
+/// many as tasks that wait.
 #[derive(Debug)]
 struct Parked {
     owner: Owner,
+    at: Millis,
     class: ClassId,
-    turn: Turn,
+    priority: u8,
 }
 
 /// A task that runs.
@@ -131,7 +147,7 @@ impl Limits {
     /// With these limits of callers; those of others, and of jobs, are told later.
     pub(super) fn new(callers: BTreeMap<CallerId, u32>) -> Self {
         let gate = |(caller, most): (&CallerId, &u32)| {
-            (Owner::Caller(caller.clone()), Gate { most: Some(*most), known: true, ..Gate::default() })
+            (Owner::caller(caller), Gate { most: Some(*most), known: true, ..Gate::default() })
         };
         Limits { gates: callers.iter().map(gate).collect(), callers, ..Limits::default() }
     }
@@ -142,19 +158,18 @@ impl Limits {
     }
 
     /// Holds a shard up where its task would be one too many; whether it did.
-    pub(super) fn hold_up(&mut self, waiting: &Waiting, spec: &TaskSpec) -> bool {
+    pub(super) fn hold_up(&mut self, waiting: &Waiting, owners: &[Owner]) -> bool {
         if self.tasks.contains_key(&waiting.shard.task) || is_on(Mutant::LimitIgnored) {
             return false;
         }
         let is_full = |owner: &Owner| self.gates.get(owner).is_some_and(|gate| gate.free() == 0);
-        let owners = owners_of(spec);
         let Some(owner) = owners.iter().find(|owner| is_full(owner)).cloned() else { return false };
         let (shard, class, turn) = (waiting.shard, waiting.class, waiting.turn());
         // A place that another limit has left for it is somebody else's.
-        self.open.extend(owners.into_iter().filter(|other| *other != owner));
+        self.open.extend(owners.iter().filter(|other| **other != owner).cloned());
         self.step_out(shard);
         self.gates.entry(owner.clone()).or_default().park(class, turn);
-        self.parked.insert(shard, Parked { owner, class, turn });
+        self.parked.insert(shard, Parked { owner, at: turn.at, class, priority: turn.priority });
         true
     }
 
@@ -169,24 +184,24 @@ impl Limits {
 
     /// A shard is parked no more; whether it was.
     fn unpark(&mut self, shard: ShardKey) -> bool {
-        let Some(Parked { owner, class, turn }) = self.parked.remove(&shard) else { return false };
+        let Some(Parked { owner, at, class, priority }) = self.parked.remove(&shard) else { return false };
         if let Some(gate) = self.gates.get_mut(&owner) {
-            gate.unpark(class, turn);
+            gate.unpark(class, Turn { at, shard, priority });
         }
         true
     }
 
     /// A shard is about to run, or runs.
-    pub(super) fn taken(&mut self, shard: ShardKey, spec: &TaskSpec) {
+    pub(super) fn taken(&mut self, shard: ShardKey, owners: &[Owner]) {
         self.step_out(shard);
         if let Some(running) = self.tasks.get_mut(&shard.task) {
             running.shards.insert(shard.shard);
             return;
         }
-        let owners = owners_of(spec);
-        for owner in &owners {
+        for owner in owners {
             self.gates.entry(owner.clone()).or_default().running += 1;
         }
+        let owners = owners.to_vec();
         self.tasks.insert(shard.task, Running { owners, shards: BTreeSet::from([shard.shard]) });
         let of_task = ShardKey { shard: 0, ..shard }..=ShardKey { shard: u16::MAX, ..shard };
         let others: Vec<ShardKey> = self.parked.range(of_task).map(|(other, _)| *other).collect();
@@ -213,12 +228,10 @@ impl Limits {
     }
 
     /// A shard that was ready waits no more: whoever was held up behind it may go in its place.
-    pub(super) fn gone(&mut self, shard: ShardKey, spec: &TaskSpec) {
+    pub(super) fn gone(&mut self, shard: ShardKey, owners: &[Owner]) {
         self.unpark(shard);
         self.step_out(shard);
-        for owner in owners_of(spec) {
-            self.open.insert(owner);
-        }
+        self.open.extend(owners.iter().cloned());
     }
 
     /// Those that may go back into the room, at most `left` by the limits that hold them up.
@@ -265,13 +278,13 @@ impl Limits {
 }
 
 /// Whose limits a task counts against. Its caller's always, whether there is one or not: one may be set while it runs.
-fn owners_of(spec: &TaskSpec) -> Vec<Owner> {
-    let job = spec.origin.job().map(|(job, _)| Owner::Job(spec.caller.clone(), job.to_owned()));
-    job.into_iter().chain([Owner::Caller(spec.caller.clone())]).collect()
+pub(super) fn owners_of(spec: &TaskSpec) -> Vec<Owner> {
+    let job = spec.origin.job().map(|(job, _)| Owner::job(&spec.caller, job));
+    job.into_iter().chain([Owner::caller(&spec.caller)]).collect()
 }
 
 fn owner_of(job: &JobKey) -> Owner {
-    Owner::Job(job.caller.clone(), job.job.to_string())
+    Owner::job(&job.caller, job.job.as_str())
 }
 
 impl Core {
@@ -288,13 +301,15 @@ impl Core {
     /// How many tasks of a caller may run at a time, as the tables say. What the configuration says of it stands above that.
     pub(crate) fn limit_caller(&mut self, caller: &CallerId, most: Option<u32>) {
         if !self.limits.callers.contains_key(caller) {
-            self.limits.set(Owner::Caller(caller.clone()), most);
+            self.limits.set(Owner::caller(caller), most);
         }
     }
 
     /// A lease that an earlier leader granted counts.
     pub(crate) fn count_inherited(&mut self, shard: ShardKey, spec: &TaskSpec) {
-        self.limits.taken(shard, spec);
+        // Those of one caller and job share their names, as those that wait do.
+        let demand = self.shared.demand(spec, false);
+        self.limits.taken(shard, &demand.owners);
     }
 
     /// Lets into the waiting room whom no limit holds up any more. Whoever another limit holds up makes room for the
@@ -310,8 +325,8 @@ impl Core {
                 if !matches!(self.tracked.get(&shard), Some(Tracked::Waiting(_))) {
                     continue;
                 }
-                if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
-                    self.wait(candidate);
+                if let Some(Tracked::Waiting(waiter)) = self.tracked.remove(&shard) {
+                    self.wait_on(shard, waiter);
                 }
             }
         }

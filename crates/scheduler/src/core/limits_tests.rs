@@ -452,3 +452,8 @@ fn many_jobs_with_a_limit_do_not_make_those_without_one_be_forgotten_at_once() {
     }
     assert!(known(&limits, "limited-0") && !known(&limits, "free"));
 }
+
+#[test]
+fn what_is_kept_of_a_shard_that_is_held_up_is_small() {
+    assert!(size_of::<Parked>() <= 24, "there may be one for each task that waits");
+}

@@ -4,9 +4,10 @@ use orloj_model::command::ShardRef;
 use orloj_model::id::{ExecutorId, Incarnation, Millis};
 use orloj_model::key::ShardKey;
 use orloj_model::mutant::{Mutant, is_on};
-use orloj_model::task::{DueClock, Strategy, TaskSpec};
+use orloj_model::task::{DueClock, Strategy};
 use orloj_model::{Command, Refusal, Reply};
 
+use super::demand::Waiter;
 use super::{Candidate, Core, Held, HeldPhase, Lease, Now, Step, Tracked};
 use crate::placement::{ExecutorIdx, Wanted};
 use crate::ring::KeyHash;
@@ -42,7 +43,8 @@ impl Core {
         if !candidate.ready {
             self.unready.push_back((shard, now.mono_ms));
         }
-        self.wait(Box::new(candidate));
+        let waiter = self.waiter(&candidate);
+        self.wait(shard, waiter);
     }
 
     /// A due shard turned out not to wait any more.
@@ -52,18 +54,15 @@ impl Core {
         }
     }
 
-    pub(super) fn wait(&mut self, candidate: Box<Candidate>) {
-        let class = self.class_of(&candidate.spec);
-        self.sharded.note(candidate.shard);
-        let (shard, priority, since) = (candidate.shard, candidate.spec.priority, candidate.since);
-        let since = if is_on(Mutant::OldestLast) { Millis::MAX - since } else { since };
-        let waiting = Waiting { shard, class, priority, since };
+    pub(super) fn wait(&mut self, shard: ShardKey, waiter: Box<Waiter>) {
+        self.sharded.note(shard);
+        let waiting = waiter.waiting(shard);
         // A broadcast has no shards yet that a limit could count.
-        let limited = candidate.spec.strategy != Strategy::Broadcast;
-        if !limited || !self.limits.hold_up(&waiting, &candidate.spec) {
+        let limited = waiter.demand.strategy != Strategy::Broadcast;
+        if !limited || !self.limits.hold_up(&waiting, &waiter.demand.owners) {
             self.waiting.insert(waiting);
         }
-        self.tracked.insert(shard, Tracked::Waiting(candidate));
+        self.tracked.insert(shard, Tracked::Waiting(waiter));
     }
 
     /// Places what waits, most urgent first, and proposes the grants.
@@ -77,7 +76,8 @@ impl Core {
         let mut room = std::mem::take(&mut self.waiting);
         room.offer(limit, |waiting| self.place(waiting, &mut grants));
         self.waiting = room;
-        if self.unready.len() > 2 * self.waiting.len() + UNREADY_SLACK {
+        let waits = self.waiting.len() + self.limits.parked();
+        if self.unready.len() > waits + waits / 4 + UNREADY_SLACK {
             let tracked = &self.tracked;
             self.unready.retain(|(shard, _)| matches!(tracked.get(shard), Some(Tracked::Waiting(_))));
         }
@@ -95,17 +95,17 @@ impl Core {
 
     fn place(&mut self, waiting: &Waiting, grants: &mut Vec<Command>) -> Answer {
         let shard = waiting.shard;
-        let Some(Tracked::Waiting(candidate)) = self.tracked.get(&shard) else { return Answer::Left };
-        if candidate.spec.strategy == Strategy::Broadcast {
+        let Some(Tracked::Waiting(waiter)) = self.tracked.get(&shard) else { return Answer::Left };
+        if waiter.demand.strategy == Strategy::Broadcast {
             return self.aim(waiting, grants);
         }
-        if self.limits.hold_up(waiting, &candidate.spec) {
+        if self.limits.hold_up(waiting, &waiter.demand.owners) {
             // It stays ready, and goes back into the room when there is a place for it.
             return Answer::Left;
         }
         let mut others = self.sharded.holders(shard.task);
         let with_last;
-        if let Some(last) = candidate.last.as_ref().and_then(|last| self.fleet.find(last)) {
+        if let Some(last) = waiter.last.as_ref().and_then(|last| self.fleet.find(last)) {
             let mut avoid = others.clone();
             avoid.insert(last);
             with_last = avoid;
@@ -114,12 +114,12 @@ impl Core {
         self.placements += 1;
         let wanted = Wanted {
             class: waiting.class,
-            strategy: &candidate.spec.strategy,
+            strategy: &waiter.demand.strategy,
             key: match is_on(Mutant::RingIgnored) {
                 true => KeyHash::of_number(self.placements),
-                false => KeyHash::of(routing_key(&candidate.spec)),
+                false => KeyHash::of_number(waiter.key),
             },
-            zone: candidate.spec.zone.as_deref(),
+            zone: waiter.demand.zone.as_deref(),
             avoid: others,
             may_queue: false,
             number: self.placements,
@@ -132,19 +132,19 @@ impl Core {
         };
         grants.push(Command::Grant {
             shard: shard.into(),
-            attempt: candidate.attempt,
+            attempt: waiter.attempt,
             executor: exec.id().clone(),
             incarnation: exec.incarnation(),
         });
         if is_on(Mutant::PushBeforeGrant) {
-            let lease = Lease { shard, attempt: candidate.attempt, fence: 1 };
+            let lease = Lease { shard, attempt: waiter.attempt, fence: 1 };
             self.steps.push(Step::Push { executor: exec.id().clone(), leases: vec![lease] });
         }
         self.granting += 1;
-        self.limits.taken(shard, &candidate.spec);
+        self.limits.taken(shard, &waiter.demand.owners);
         self.sharded.taken(shard, executor);
-        if let Some(Tracked::Waiting(candidate)) = self.tracked.remove(&shard) {
-            self.tracked.insert(shard, Tracked::Granting { candidate, executor });
+        if let Some(Tracked::Waiting(waiter)) = self.tracked.remove(&shard) {
+            self.tracked.insert(shard, Tracked::Granting { waiter, executor });
         }
         Answer::Taken
     }
@@ -158,10 +158,10 @@ impl Core {
                 _ => break,
             }
             let Some((shard, _)) = self.unready.pop_front() else { break };
-            if let Some(Tracked::Waiting(candidate)) = self.tracked.get_mut(&shard)
-                && !candidate.ready
+            if let Some(Tracked::Waiting(waiter)) = self.tracked.get_mut(&shard)
+                && !waiter.ready
             {
-                candidate.ready = true;
+                waiter.ready = true;
                 commands.push(Command::MakeReady { shard: shard.into() });
             }
         }
@@ -191,13 +191,13 @@ impl Core {
     }
 
     fn granted(&mut self, shard: ShardKey, attempt: u32, incarnation: Incarnation, reply: &Reply, now: Now) {
-        let Some(Tracked::Granting { candidate, executor }) = self.tracked.remove(&shard) else { return };
+        let Some(Tracked::Granting { waiter, executor }) = self.tracked.remove(&shard) else { return };
         self.granting -= 1;
         if let Reply::Granted { fence } = reply
             && let Some(id) = self.fleet.id(executor).cloned()
         {
             let lease = Lease { shard, attempt, fence: *fence };
-            self.lease(lease, (id, incarnation), executor, candidate.spec.timeout_ms);
+            self.lease(lease, (id, incarnation), executor, waiter.demand.timeout_ms);
             return;
         }
         self.fleet.give_back(executor);
@@ -215,7 +215,7 @@ impl Core {
             }
             Reply::Refused(Refusal::ExecutorUnknown | Refusal::ExecutorNotOnline) => {
                 self.fleet.set_open(executor, false);
-                self.wait(candidate);
+                self.wait_on(shard, waiter);
             }
             _ => {}
         }
@@ -251,7 +251,7 @@ impl Core {
             overrun_at: None,
         };
         self.held += 1;
-        self.tracked.insert(lease.shard, Tracked::Held(held));
+        self.tracked.insert(lease.shard, Tracked::Held(Box::new(held)));
         if self.early_cancels.remove(&(lease.shard, lease.fence)) {
             self.cancel(lease.shard, &id, lease.fence);
         }
@@ -264,12 +264,12 @@ impl Core {
             match command {
                 Command::Grant { shard, .. } => {
                     let shard: ShardKey = ShardRef::into(shard);
-                    if let Some(Tracked::Granting { candidate, executor }) = self.tracked.remove(&shard) {
+                    if let Some(Tracked::Granting { waiter, executor }) = self.tracked.remove(&shard) {
                         self.granting -= 1;
                         self.fleet.give_back(executor);
                         self.sharded.left(shard, executor);
                         self.limits.left(shard);
-                        self.wait(candidate);
+                        self.wait_on(shard, waiter);
                     }
                 }
                 other => self.again.push_back(other),
@@ -295,14 +295,5 @@ impl Core {
     /// Since when the shard that has waited longest has been due.
     pub(crate) fn oldest_waiting(&self) -> Option<Millis> {
         self.waiting.oldest()
-    }
-}
-
-/// What decides a task's place on the ring.
-fn routing_key(spec: &TaskSpec) -> &str {
-    match (&spec.routing_key, spec.origin.job()) {
-        (Some(key), _) => key,
-        (None, Some((job, _))) => job,
-        (None, None) => &spec.handler,
     }
 }

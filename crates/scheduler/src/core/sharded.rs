@@ -9,7 +9,8 @@ use orloj_model::key::ShardKey;
 use orloj_model::task::Strategy;
 use orloj_model::{Refusal, Reply};
 
-use super::{Candidate, Core, Now, Tracked};
+use super::demand::Demand;
+use super::{Core, Now, Tracked};
 use crate::placement::{ExecutorIdx, ExecutorSet};
 use crate::waiting::{Answer, Waiting};
 
@@ -99,10 +100,10 @@ impl Core {
     /// What to do with a shard that found no place: of a broadcast whose executor is not there any more, nobody else
     /// can take it.
     pub(super) fn strand(&mut self, waiting: &Waiting, commands: &mut Vec<Command>) -> Answer {
-        let Some(Tracked::Waiting(candidate)) = self.tracked.get(&waiting.shard) else {
+        let Some(Tracked::Waiting(waiter)) = self.tracked.get(&waiting.shard) else {
             return Answer::Taken;
         };
-        let Some(executor) = target(candidate) else { return Answer::Blocked };
+        let Some(executor) = target(&waiter.demand) else { return Answer::Blocked };
         if self.executors.get(executor).is_some_and(super::Exec::is_there) {
             return Answer::Blocked;
         }
@@ -130,9 +131,9 @@ impl Core {
 }
 
 /// The one executor that the shard of a broadcast is for.
-fn target(candidate: &Candidate) -> Option<&ExecutorId> {
-    match &candidate.spec.strategy {
-        Strategy::Pinned(executor) if candidate.broadcast => Some(executor),
+fn target(demand: &Demand) -> Option<&ExecutorId> {
+    match &demand.strategy {
+        Strategy::Pinned(executor) if demand.broadcast => Some(executor),
         _ => None,
     }
 }

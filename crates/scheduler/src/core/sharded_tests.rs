@@ -9,7 +9,7 @@ use orloj_model::id::CallerId;
 use orloj_model::task::{Origin, Outcome, RetryPolicy, Status, TaskSpec};
 
 use super::*;
-use crate::core::Step;
+use crate::core::{Candidate, Step};
 use crate::options::Options;
 
 const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };

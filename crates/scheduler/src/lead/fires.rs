@@ -1,12 +1,17 @@
 //! What a look at jobs has come to goes into the log, and what the log answers goes back to the duties.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use orloj_model::id::TaskId;
+use orloj_model::task::TaskSpec;
 use orloj_model::{Command, Refusal, Reply};
 use orloj_raft_store::{Applied, Fault, ProposeError};
 use tracing::{debug, warn};
 
 use super::jobs::Looked;
 use super::work::Done;
-use super::{Ended, Leader, lost_or_again};
+use super::{Ended, Leader, lost_or_again, rows};
 use crate::core::{After, Duty, Now};
 
 /// A batch that was proposed.
@@ -21,8 +26,8 @@ pub(super) struct Proposed {
 enum Place {
     /// The duty of this number.
     Duty(usize),
-    /// This grant, of a task that the command before makes.
-    Grant(Command),
+    /// This grant, of a task that the command before makes, and what will be known of the task.
+    Grant(Command, Option<Arc<TaskSpec>>),
 }
 
 impl Leader<'_> {
@@ -30,8 +35,10 @@ impl Leader<'_> {
     pub(super) fn looked(&mut self, looked: Result<Looked, Fault>, now: Now) -> Result<(), Ended> {
         let Looked { settled, proposing, planned } = looked?;
         let view = self.shared.store.view();
+        let mut specs: HashMap<TaskId, Arc<TaskSpec>> = HashMap::new();
         for task in planned.iter().filter_map(|planned| planned.task.as_ref()) {
-            self.know_limit(&view, &task.spec)?;
+            rows::know_limit(&mut self.core, &view, &task.spec)?;
+            specs.insert(task.shard.task, Arc::clone(&task.spec));
         }
         drop(view);
         self.core.looked(settled, !planned.is_empty(), now);
@@ -40,7 +47,10 @@ impl Leader<'_> {
         }
         let place = |(duty, command): (Option<usize>, Command)| match duty {
             Some(duty) => (Place::Duty(duty), command),
-            None => (Place::Grant(command.clone()), command),
+            None => {
+                let spec = granted_task(&command).and_then(|task| specs.remove(&task));
+                (Place::Grant(command.clone(), spec), command)
+            }
         };
         let (places, commands): (Vec<_>, Vec<_>) =
             self.core.with_grants(planned, now).into_iter().map(place).unzip();
@@ -63,13 +73,13 @@ impl Leader<'_> {
                 for (place, Applied { reply, .. }) in places.into_iter().zip(applied) {
                     match place {
                         Place::Duty(duty) => self.answered(&mut duties[duty], &reply)?,
-                        Place::Grant(grant) => self.grant_answered(&grant, &reply, now)?,
+                        Place::Grant(grant, spec) => self.grant_answered(&grant, spec, &reply, now)?,
                     }
                 }
             }
             Err(ProposeError::Overloaded | ProposeError::DiskLow) => {
                 duties.iter_mut().for_each(|(_, after)| *after = After::Soon);
-                let grant = |place| if let Place::Grant(grant) = place { Some(grant) } else { None };
+                let grant = |place| if let Place::Grant(grant, _) = place { Some(grant) } else { None };
                 let grants: Vec<Command> = places.into_iter().filter_map(grant).collect();
                 self.core.not_fired(&grants, now);
             }
@@ -99,15 +109,29 @@ impl Leader<'_> {
     }
 
     /// The grant of a task that was made in the same entry.
-    fn grant_answered(&mut self, grant: &Command, reply: &Reply, now: Now) -> Result<(), Ended> {
-        if let (Command::Grant { shard, .. }, Reply::Granted { .. }) = (grant, reply)
-            && let Some(candidate) = self.core.granting((*shard).into())
+    fn grant_answered(
+        &mut self,
+        grant: &Command,
+        spec: Option<Arc<TaskSpec>>,
+        reply: &Reply,
+        now: Now,
+    ) -> Result<(), Ended> {
+        if let (Command::Grant { shard, .. }, Reply::Granted { .. }, Some(spec)) = (grant, reply, spec)
+            && let Some(since) = self.core.granting((*shard).into())
         {
             // The push needs no look at its rows, although the event of its creation may be on its way.
-            self.fresh.add_granted(shard.task, candidate.since, &candidate.spec);
+            self.fresh.add_granted(shard.task, since, &spec);
         }
         self.count(grant, reply, now.cluster_ms);
         if self.core.applied(grant, reply, now) { Ok(()) } else { Err(Ended::Lost) }
+    }
+}
+
+/// The task that a grant is for.
+fn granted_task(command: &Command) -> Option<TaskId> {
+    match command {
+        Command::Grant { shard, .. } => Some(shard.task),
+        _ => None,
     }
 }
 

@@ -12,8 +12,8 @@ use crate::core::{Candidate, Lease};
 
 /// The most bytes in hand.
 const BYTES_LIMIT: usize = 32 << 20;
-/// Bytes that a task takes besides its texts: an estimate.
-const OVERHEAD: usize = 512;
+/// Bytes that a task takes besides what was asked for: its places in the map and in the order.
+const OVERHEAD: usize = 160;
 
 /// A task that has not been placed yet.
 #[derive(Debug, Clone)]
@@ -85,9 +85,7 @@ impl FreshTasks {
 }
 
 fn size_of(spec: &TaskSpec) -> usize {
-    let texts = [&spec.routing_key, &spec.zone, &spec.business_key, &spec.dedupe_key, &spec.callback_url];
-    let labels: usize = spec.labels.iter().map(|(name, value)| name.len() + value.len()).sum();
-    OVERHEAD + spec.params.len() + labels + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    OVERHEAD + spec.bytes()
 }
 
 #[cfg(test)]

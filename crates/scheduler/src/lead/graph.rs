@@ -74,12 +74,12 @@ fn is_work(command: &GraphCommand) -> bool {
 
 impl Leader<'_> {
     /// Takes in what an earlier leader left undone.
-    pub(super) fn load_graph_work(&mut self) -> Result<(), Ended> {
-        let view = self.shared.store.view();
-        let mut page = query::graph_work(&view, None, PAGE)?;
+    pub(super) async fn load_graph_work(&mut self) -> Result<(), Ended> {
+        let mut page = query::graph_work(&self.shared.store.view(), None, PAGE)?;
         while let Some(last) = page.last().copied() {
             page.into_iter().for_each(|work| self.graph.add(work));
-            page = query::graph_work(&view, Some(last), PAGE)?;
+            self.breathe().await?;
+            page = query::graph_work(&self.shared.store.view(), Some(last), PAGE)?;
         }
         Ok(())
     }

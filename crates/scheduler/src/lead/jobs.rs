@@ -9,7 +9,6 @@ use orloj_model::job::{CalendarKey, Heeded, JobKey, Plan, Weight, plan, plan_bac
 use orloj_model::query::JobView;
 use orloj_model::random::Random;
 use orloj_model::tables::Read;
-use orloj_model::task::TaskSpec;
 use orloj_model::time::ClusterClock;
 use orloj_model::{Command, query};
 use orloj_raft_store::{Fault, Store};
@@ -17,7 +16,7 @@ use tracing::error;
 
 use super::work::Done;
 use super::{Ended, Leader, PAGE, rows};
-use crate::core::{After, Candidate, Duty, Now, Planned};
+use crate::core::{After, Candidate, Duty, Planned};
 
 /// Duties whose rows are read at one go; then others get the thread.
 const READ_AT_ONCE: usize = 16;
@@ -51,31 +50,21 @@ struct Look {
 }
 
 impl Leader<'_> {
-    /// Takes in the jobs of a window.
-    pub(super) fn load_jobs(&mut self, (from, until): (Millis, Millis), now: Now) -> Result<(), Ended> {
-        let view = self.shared.store.view();
-        let mut page = query::due_jobs_from(&view, from, until, PAGE)?;
-        while let Some(last) = page.last().cloned() {
-            self.core.load_jobs(page, now);
-            page = query::due_jobs(&view, Some(&last), until, PAGE)?;
-        }
-        Ok(())
-    }
-
     /// Takes in what an earlier leader left undone for jobs.
-    pub(super) fn load_duties(&mut self, now: Now) -> Result<(), Ended> {
-        let view = self.shared.store.view();
+    pub(super) async fn load_duties(&mut self) -> Result<(), Ended> {
         let mut after = None;
         loop {
-            let page = query::wanted_jobs(&view, after.as_ref(), PAGE)?;
+            let page = query::wanted_jobs(&self.shared.store.view(), after.as_ref(), PAGE)?;
             after = page.last().cloned();
+            let now = self.shared.now();
             page.into_iter().for_each(|job| self.core.want(job, now));
             if after.is_none() {
                 break;
             }
+            self.breathe().await?;
         }
         loop {
-            let page = query::backfills(&view, after.as_ref(), PAGE)?;
+            let page = query::backfills(&self.shared.store.view(), after.as_ref(), PAGE)?;
             after = page.last().map(|(job, _)| job.clone());
             for (job, _) in page {
                 self.core.go_on(Duty::Backfill(Arc::new(job)));
@@ -83,22 +72,11 @@ impl Leader<'_> {
             if after.is_none() {
                 break;
             }
+            self.breathe().await?;
         }
-        for (calendar, _) in query::spreading(&view, usize::MAX)? {
+        for (calendar, _) in query::spreading(&self.shared.store.view(), usize::MAX)? {
             self.core.go_on(Duty::Spread(calendar));
         }
-        Ok(())
-    }
-
-    /// A due shard is ready; what limits its job is known by then.
-    pub(super) fn ready<R: Read<Error = Fault>>(
-        &mut self,
-        view: &R,
-        candidate: Candidate,
-        now: Now,
-    ) -> Result<(), Ended> {
-        self.know_limit(view, &candidate.spec)?;
-        self.core.ready(candidate, now);
         Ok(())
     }
 
@@ -106,20 +84,6 @@ impl Leader<'_> {
     pub(super) fn load_limits<R: Read<Error = Fault>>(&mut self, view: &R) -> Result<(), Ended> {
         for (caller, limits) in query::caller_limits(view)? {
             self.core.limit_caller(&caller, Some(limits.max_running));
-        }
-        Ok(())
-    }
-
-    /// Sees to it that what limits the job of a task is known, before the task counts or waits.
-    pub(super) fn know_limit<R: Read<Error = Fault>>(
-        &mut self,
-        view: &R,
-        spec: &TaskSpec,
-    ) -> Result<(), Ended> {
-        if let Some(job) = rows::job_of(spec)
-            && !self.core.knows_limit(&job)
-        {
-            self.core.limit_job(&job, rows::limit_of(view, &job)?);
         }
         Ok(())
     }

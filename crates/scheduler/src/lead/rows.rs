@@ -7,7 +7,7 @@ use orloj_model::command::JobCommand;
 use orloj_model::graph::ShardPlan;
 use orloj_model::id::{JobId, Millis, TaskId};
 use orloj_model::job::{Cause, JobKey, OPEN_LIMIT};
-use orloj_model::key::{DueKey, ShardKey, TimeKey};
+use orloj_model::key::ShardKey;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query::{self, JobView};
 use orloj_model::schema::{JobTable, ShardTable, SpecTable, TaskTable};
@@ -18,7 +18,7 @@ use orloj_model::trigger::placeholder::{AttemptValues, expand_attempt};
 use orloj_wire::protocol::Dispatch;
 
 use super::fresh::Fresh;
-use crate::core::{Candidate, Lease, attempt_ref};
+use crate::core::{Candidate, Core, Lease, Now, attempt_ref};
 use crate::results;
 
 /// A shard that waits, with what placing it needs; `None` when it does not wait any more.
@@ -102,50 +102,36 @@ pub(super) fn of_lease<R: Read>(view: &R, shard: ShardKey) -> Result<(Option<Tas
 }
 
 /// The job of a task, where one made it.
-pub(super) fn job_of(spec: &TaskSpec) -> Option<JobKey> {
+fn job_of(spec: &TaskSpec) -> Option<JobKey> {
     let (job, _) = spec.origin.job()?;
     Some(JobKey { caller: spec.caller.clone(), job: JobId::new(job).ok()? })
+}
+
+/// A due shard is ready; what limits its job is known by then.
+pub(super) fn ready<R: Read>(
+    core: &mut Core,
+    view: &R,
+    candidate: Candidate,
+    now: Now,
+) -> Result<(), R::Error> {
+    know_limit(core, view, &candidate.spec)?;
+    core.ready(candidate, now);
+    Ok(())
+}
+
+/// Sees to it that what limits the job of a task is known, before the task counts or waits.
+pub(super) fn know_limit<R: Read>(core: &mut Core, view: &R, spec: &TaskSpec) -> Result<(), R::Error> {
+    if let Some(job) = job_of(spec)
+        && !core.knows_limit(&job)
+    {
+        core.limit_job(&job, limit_of(view, &job)?);
+    }
+    Ok(())
 }
 
 /// How many tasks of a job may run at a time.
 pub(super) fn limit_of<R: Read>(view: &R, job: &JobKey) -> Result<Option<u32>, R::Error> {
     Ok(view.get::<JobTable>(job)?.and_then(|job| job.definition.max_running))
-}
-
-/// Everything in the due index with `from <= at < until`, read in pages.
-pub(super) fn due_between<R: Read>(
-    view: &R,
-    from: Millis,
-    until: Millis,
-    page: usize,
-) -> Result<Vec<DueKey>, R::Error> {
-    let mut keys = query::due_from(view, from, until, page)?;
-    while let Some(last) = keys.last().copied() {
-        let more = query::due(view, Some(last), until, page)?;
-        if more.is_empty() {
-            break;
-        }
-        keys.extend(more);
-    }
-    Ok(keys)
-}
-
-/// Everything in the expiry index with `from <= at < until`, read in pages.
-pub(super) fn expiring_between<R: Read>(
-    view: &R,
-    from: Millis,
-    until: Millis,
-    page: usize,
-) -> Result<Vec<TimeKey>, R::Error> {
-    let mut keys = query::expiring_from(view, from, until, page)?;
-    while let Some(last) = keys.last().copied() {
-        let more = query::expiring(view, Some(last), until, page)?;
-        if more.is_empty() {
-            break;
-        }
-        keys.extend(more);
-    }
-    Ok(keys)
 }
 
 /// The body of a push for a lease; `None` when the lease is over.

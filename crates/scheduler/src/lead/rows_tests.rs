@@ -5,29 +5,14 @@ use orloj_model::executor::Registration;
 use orloj_model::graph::{OnShardFailure, Step};
 use orloj_model::id::{CallerId, ExecutorId, TaskId};
 use orloj_model::job::{Definition, Plan, Template, plan};
-use orloj_model::tables::{Codec, MapTables};
+use orloj_model::tables::MapTables;
 use orloj_model::task::{Origin, Outcome, RetryPolicy, Strategy};
 use orloj_model::trigger::{CatchUp, Kind, Limits, Progress, Schedule, Trigger};
 use orloj_model::{Batch, Command, Event, Refusal, Reply, apply};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::super::fresh::FreshTasks;
 use super::*;
-
-struct Json;
-
-impl Codec for Json {
-    type Error = serde_json::Error;
-
-    fn encode<V: Serialize>(value: &V) -> Result<Vec<u8>, Self::Error> {
-        serde_json::to_vec(value)
-    }
-
-    fn decode<V: DeserializeOwned>(bytes: &[u8]) -> Result<V, Self::Error> {
-        serde_json::from_slice(if bytes.is_empty() { b"null" } else { bytes })
-    }
-}
+use crate::testing::Json;
 
 const TASK: TaskId = TaskId([7; 16]);
 const SHARD: ShardKey = ShardKey { task: TASK, shard: 0 };

@@ -251,8 +251,8 @@ impl Leader<'_> {
         match (command, reply) {
             (Command::Grant { shard, .. }, Reply::Granted { .. }) => {
                 self.shared.metrics.granted.inc();
-                if let Some(candidate) = self.core.granting((*shard).into()) {
-                    self.shared.metrics.lateness.observe((now_ms - candidate.since) as f64 / 1000.0);
+                if let Some(since) = self.core.granting((*shard).into()) {
+                    self.shared.metrics.lateness.observe((now_ms - since) as f64 / 1000.0);
                 }
             }
             (Command::Lose { .. }, Reply::Task { .. }) => {

@@ -52,7 +52,7 @@ struct World<'a> {
 impl World<'_> {
     fn open(&self) -> LogStore {
         // A tail of a few entries, so that most reads go to the disk.
-        LogStore::open(self.dir, 700, &environment()).unwrap()
+        LogStore::open(self.dir, 1_500, &environment()).unwrap()
     }
 
     fn log(&mut self) -> &mut LogStore {
