@@ -31,7 +31,7 @@ const OTHERS: &str = "(others)";
 
 /// Whether a call with this refusal was signed well, by who is named as having made it. A call that is repeated was
 /// signed by somebody, and not for whoever repeats it.
-fn is_signed(code: &str) -> bool {
+pub fn is_signed(code: &str) -> bool {
     let code = Code::from_text(code);
     code.is_some_and(|code| {
         code == Code::CallbackUrlNotAllowed || (code.status() == 403 && code != Code::CertificateDenied)

@@ -5,7 +5,7 @@ use orloj_model::access::Denial;
 use orloj_model::command::{AccessCommand, Claim, Command};
 use orloj_raft_store::Applied;
 
-use crate::denials::Denials;
+use crate::denials::{Denials, is_signed};
 use crate::forward::DENIALS_PATH;
 use crate::service::Shared;
 
@@ -66,8 +66,23 @@ impl Shared {
                 }
             }
         }
-        let command = Command::Access(Box::new(AccessCommand::Denied { denials }));
-        match self.backend.propose(command).await {
+        let (signed, unsigned): (Vec<_>, Vec<_>) =
+            denials.into_iter().partition(|denial| is_signed(&denial.code));
+        let commands = [
+            (signed.is_empty(), AccessCommand::Denied { denials: signed }),
+            (unsigned.is_empty(), AccessCommand::Unsigned { denials: unsigned }),
+        ];
+        for (_, command) in commands.into_iter().filter(|(is_empty, _)| !is_empty) {
+            if !self.write_down(command).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the records of a command are in the audit.
+    async fn write_down(&self, command: AccessCommand) -> bool {
+        match self.backend.propose(Command::Access(Box::new(command))).await {
             Ok(Applied { reply: Reply::Done, .. }) => true,
             Ok(Applied { reply, .. }) => {
                 tracing::warn!(?reply, "refused calls were not taken into the audit");

@@ -9,11 +9,23 @@ use crate::calls::{plain, segment};
 use crate::error::Error;
 use crate::send::{Call, Client};
 
+/// The kinds of records in the audit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuditKind {
+    /// What administrators changed.
+    #[default]
+    Changes,
+    /// Refused calls that were signed well.
+    Denied,
+    /// Refused calls of which nobody knows who made them.
+    Unsigned,
+}
+
 /// Which records of the audit to read.
 #[derive(Debug, Clone, Default)]
 pub struct AuditQuery {
-    /// Refused calls in place of changes.
-    pub denied: bool,
+    /// Which.
+    pub kind: AuditKind,
     /// Only those older than this number: `nextBefore` of the page before.
     pub before: Option<u64>,
     /// At most so many, 1-500; by default 100.
@@ -108,7 +120,11 @@ impl Client {
 
     /// A page of the audit, newest first.
     pub async fn audit(&self, query: &AuditQuery) -> Result<Audit, Error> {
-        let kind = if query.denied { "denied" } else { "changes" };
+        let kind = match query.kind {
+            AuditKind::Changes => "changes",
+            AuditKind::Denied => "denied",
+            AuditKind::Unsigned => "unsigned",
+        };
         let mut call = Call::get("/openapi/v1/audit".to_owned()).with("kind", plain("kind", kind)?);
         if let Some(before) = query.before {
             call = call.with("before", before);

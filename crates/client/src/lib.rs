@@ -29,7 +29,7 @@ mod options;
 mod retry;
 mod send;
 
-pub use admin::{AuditQuery, CallersQuery};
+pub use admin::{AuditKind, AuditQuery, CallersQuery};
 pub use calls::{ListQuery, LogQuery};
 pub use error::Error;
 pub use options::{Credentials, Options};

@@ -240,14 +240,17 @@ pub struct Actor {
     pub claim: Option<Claim>,
 }
 
-/// The two kinds of records, each with a bound of its own, so that refused calls push out no change.
+/// The kinds of records, each with a bound of its own: refused calls push out no change, and whoever has no key pushes
+/// out nothing that was tried with one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum AuditKind {
     /// An administrator changed something.
     Change = 0,
-    /// A call was refused.
+    /// A call was refused that was signed well.
     Denied = 1,
+    /// A call was refused of which nobody knows who made it.
+    Unsigned = 2,
 }
 
 /// One record.
@@ -303,6 +306,6 @@ pub struct AccessMeta {
     pub revision: u64,
     /// How many callers there are.
     pub callers: u32,
-    /// The number of the next record, by kind.
+    /// The number of the next record, of changes and of refused calls that were signed well.
     pub next_audit: [u64; 2],
 }

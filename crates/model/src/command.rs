@@ -289,7 +289,7 @@ impl Command {
     pub fn is_of_administrators(&self) -> bool {
         match self {
             Command::Access(command) | Command::OfKey { change: Asked::Access(command), .. } => {
-                !matches!(**command, AccessCommand::Denied { .. })
+                !matches!(**command, AccessCommand::Denied { .. } | AccessCommand::Unsigned { .. })
             }
             Command::Drain { .. } | Command::OfKey { change: Asked::Drain { .. }, .. } => true,
             _ => false,

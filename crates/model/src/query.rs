@@ -8,7 +8,7 @@ mod limit;
 
 pub use access::{
     Access, CallerView, access, access_key, access_keys_of, access_meta, audit, caller, caller_limits,
-    callers, keys_of,
+    callers, keys_of, next_unsigned,
 };
 pub use callback::{callback, callbacks_due, callbacks_of_lane, next_callback_lane};
 pub use graph::{

@@ -414,6 +414,35 @@ fn refused_calls_fill_no_disk_and_push_out_no_change() {
     assert_eq!(actions(&world).len(), 1);
 }
 
+#[test]
+fn calls_without_a_good_signature_push_out_none_that_had_one() {
+    let mut world = World::ready();
+    let denials = |count: usize| {
+        let denial = |number: usize| Denial {
+            access_key: format!("ak_{number}"),
+            action: "submit".into(),
+            code: "invalid_signature".into(),
+            address: "10.0.0.1".into(),
+            request_id: "r".into(),
+            count: 1,
+        };
+        (0..count).map(denial).collect::<Vec<_>>()
+    };
+    let unsigned = |count: usize| AccessCommand::Unsigned { denials: denials(count) };
+    assert_eq!(run(&mut world, AccessCommand::Denied { denials: denials(1) }), Reply::Done);
+    assert_eq!(run(&mut world, unsigned(DENIALS_PER_COMMAND + 1)), refused(Refusal::Invalid));
+    assert_eq!(run(&mut world, unsigned(0)), Reply::Done);
+    let rounds = AUDIT_KEPT as usize / DENIALS_PER_COMMAND + 2;
+    // Several in one entry: each goes on where the one before has ended.
+    let commands = (0..rounds).map(|_| Command::Access(Box::new(unsigned(DENIALS_PER_COMMAND))));
+    world.run_all(commands.collect());
+    let kept = query::audit(&world.tables, AuditKind::Unsigned, None, usize::MAX).expect("maps");
+    assert_eq!(kept.len() as u64, AUDIT_KEPT);
+    assert_eq!(kept[0].0, (rounds * DENIALS_PER_COMMAND) as u64 - 1, "numbered without a gap");
+    let signed = query::audit(&world.tables, AuditKind::Denied, None, usize::MAX).expect("maps");
+    assert_eq!(signed.len(), 1);
+}
+
 /// A change that a key asks for.
 fn of_key(access_key: &str, change: Command) -> Command {
     Command::OfKey {

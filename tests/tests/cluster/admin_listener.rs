@@ -64,6 +64,10 @@ async fn the_command_line_works_through_listeners_of_administrators() {
     works(&admin[0], &["key", "create", "shop"]);
     let (code, said) = orloj(&cluster, &cluster.ready().replicas[0].api, &["caller", "list"]);
     assert_eq!(code, Some(5), "the public listener takes none of it: {said}");
+    // Nor the key, for what both may ask.
+    let (code, said) = orloj(&cluster, &cluster.ready().replicas[0].api, &["cluster", "status"]);
+    assert_eq!(code, Some(4), "{said}");
+    works(&admin[0], &["cluster", "status"]);
 
     // Every replica is asked at its own listener, or somebody has not been asked.
     let all = admin.join(",");

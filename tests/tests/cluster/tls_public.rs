@@ -141,11 +141,7 @@ fn a_public_listener_that_cannot_be_what_it_is_told_to_does_not_start() {
         (loopback, "[tls-public]\nmode = 'mtls'\n".to_owned(), "cert and key are missing"),
         (loopback, format!("[tls-public]\nmode = 'mtls'\n{pair}"), "client-ca is missing"),
         (loopback, "[tls-public]\ncert = 'x'\n".to_owned(), "cert and key belong together"),
-        (
-            loopback,
-            format!("{tls}[tls-public]\nclient-ca = '{}'\n", at("ca.pem")),
-            "mode is not \"mtls\"",
-        ),
+        (loopback, format!("{tls}[tls-public]\nclient-ca = '{}'\n", at("ca.pem")), "mode is not \"mtls\""),
         (loopback, format!("{tls}[tls-public]\nmode = 'none'\n"), "none"),
         ("listen = '0.0.0.0:0'", format!("{tls}[tls-public]\nmode = 'off'\n"), "listen = \"0.0.0.0:0\""),
         (
@@ -153,11 +149,7 @@ fn a_public_listener_that_cannot_be_what_it_is_told_to_does_not_start() {
             format!("{tls}[tls-public]\nmode = 'off'\n"),
             "listen-admin = \"0.0.0.0:0\"",
         ),
-        (
-            "listen = '127.0.0.1:0'\nlisten-admin = '0.0.0.0:0'",
-            String::new(),
-            "listen-admin = \"0.0.0.0:0\"",
-        ),
+        ("listen = '127.0.0.1:0'\nlisten-admin = '0.0.0.0:0'", String::new(), "listen-admin = \"0.0.0.0:0\""),
     ];
     for (listeners, tables, told) in cases {
         let error = refused(listeners, &tables);

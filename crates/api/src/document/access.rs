@@ -144,10 +144,15 @@ fn delete_key() -> Call {
 }
 
 fn audit() -> Call {
-    let kinds = json!({ "type": "string", "enum": ["changes", "denied"] });
+    let kinds = json!({ "type": "string", "enum": ["changes", "denied", "unsigned"] });
     let size = json!({ "type": "integer", "minimum": 1, "maximum": MAX_AUDIT_PAGE });
     Call::new(TAG, "GET", "/openapi/v1/audit", "Show what administrators changed, or which calls were refused")
-        .query("kind", kinds, "Which records; `changes` when absent.")
+        .query(
+            "kind",
+            kinds,
+            "Which records; `changes` when absent. Of refused calls `denied` are those that were signed well, `unsigned` \
+             those of which nobody knows who made them.",
+        )
         .query("before", json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }), "`nextBefore` of the page before.")
         .query("page_size", size, "How many, at most.")
         .answers::<Audit>(200, "A page, newest first.", json!({

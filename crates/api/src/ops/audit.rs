@@ -22,10 +22,11 @@ impl Call<'_> {
         let kind = match kind {
             "changes" => AuditKind::Change,
             "denied" => AuditKind::Denied,
+            "unsigned" => AuditKind::Unsigned,
             other => {
                 return Err(Failure::new(
                     Code::InvalidQuery,
-                    format!("kind {other:?} is neither changes nor denied"),
+                    format!("kind {other:?} is not changes, denied or unsigned"),
                 ));
             }
         };

@@ -326,7 +326,7 @@ async fn refused_calls_of_every_replica_are_recorded_and_counted() {
     }
     let recorded = async {
         loop {
-            let audit = universe.leader().call(&get("/openapi/v1/audit").query("kind=denied")).await;
+            let audit = universe.leader().call(&get("/openapi/v1/audit").query("kind=unsigned")).await;
             let records = audit.body["records"].as_array().unwrap().clone();
             let count: u64 = records.iter().map(|record| record["count"].as_u64().unwrap()).sum();
             if count == 6 {

@@ -9,19 +9,24 @@ use serde_json::{Value, json};
 use super::access::{CALLERS, make_key, put};
 use super::{Draft, Node, T, Universe};
 
-/// What the audit has of refused calls, as `key action code count`, oldest first.
+/// What the audit has of refused calls, as `key action code count`, oldest first: those that were signed well, and then
+/// the others.
 pub(super) async fn denied(universe: &Universe) -> Vec<String> {
     for node in &universe.nodes {
         node.api.finish().await;
     }
-    let audit = Draft::get("/openapi/v1/audit").query("kind=denied").by_admin();
-    let records = universe.leader().call(&audit).await.body["records"].clone();
+    let mut records = Vec::new();
+    for kind in ["kind=denied", "kind=unsigned"] {
+        let audit = Draft::get("/openapi/v1/audit").query(kind).by_admin();
+        let found = universe.leader().call(&audit).await.body["records"].clone();
+        records.extend(found.as_array().unwrap().iter().rev().cloned());
+    }
     let text = |record: &Value, field: &str| record[field].as_str().unwrap().to_owned();
     let shown = |record: &Value| {
         let [actor, action, code] = ["actor", "action", "detail"].map(|field| text(record, field));
         format!("{actor} {action} {code} {}", record["count"])
     };
-    records.as_array().unwrap().iter().rev().map(shown).collect()
+    records.iter().map(shown).collect()
 }
 
 async fn forge(node: &Node) {

@@ -88,7 +88,7 @@ async fn a_captured_report_of_refused_calls_is_written_down_once() {
     let captured = telling(node, T);
     assert_eq!(tell(node, &captured).await.status, 204);
     let count = async || {
-        let audit = Draft::get("/openapi/v1/audit").query("kind=denied").by_admin();
+        let audit = Draft::get("/openapi/v1/audit").query("kind=unsigned").by_admin();
         let records = universe.nodes[0].call(&audit).await.body["records"].clone();
         let counts = records.as_array().unwrap().iter().map(|record| record["count"].as_u64().unwrap());
         counts.sum::<u64>()

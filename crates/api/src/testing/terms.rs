@@ -331,11 +331,9 @@ async fn no_member_is_changed_by_a_key_that_was_switched_off_after_its_request_w
         Draft { label: Label::Admin, ..draft }.by(&name, &secret)
     };
     let fourth = json!({"internal": "10.0.0.4:7071", "api": "http://10.0.0.4:8080"});
-    for draft in [
-        by_it("members", fourth),
-        by_it("members/3/remove", json!({})),
-        by_it("transfer", json!({"to": 2})),
-    ] {
+    for draft in
+        [by_it("members", fourth), by_it("members/3/remove", json!({})), by_it("transfer", json!({"to": 2}))]
+    {
         universe.at_barrier(set(&name, false));
         node.call(&draft).await.is(403, "access_key_disabled");
         universe.run(set(&name, true));

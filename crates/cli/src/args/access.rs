@@ -139,9 +139,12 @@ pub enum KeyCommand {
 /// `orloj audit`
 #[derive(Debug, Args)]
 pub struct AuditArgs {
-    /// Calls that were refused, in place of what administrators changed.
-    #[arg(long)]
+    /// Calls that were refused although they were signed well, in place of what administrators changed.
+    #[arg(long, conflicts_with = "unsigned")]
     pub denied: bool,
+    /// Calls that were refused and of which nobody knows who made them.
+    #[arg(long)]
+    pub unsigned: bool,
     /// How many, at most.
     #[arg(long, default_value_t = 50, value_parser = super::limit)]
     pub limit: usize,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use orloj_client::{AuditQuery, CallersQuery, Client};
+use orloj_client::{AuditKind, AuditQuery, CallersQuery, Client};
 use orloj_wire::callback::HostEntry;
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{AccessKey, Caller, Callers, MAX_AUDIT_PAGE, NewKey, PutCaller};
@@ -97,7 +97,12 @@ pub async fn key(command: KeyCommand, json: bool) -> Outcome {
 pub async fn audit(args: AuditArgs, json: bool) -> Outcome {
     let client = connect(Principal::Admin)?;
     let mut records = Vec::new();
-    let mut query = AuditQuery { denied: args.denied, ..AuditQuery::default() };
+    let kind = match (args.denied, args.unsigned) {
+        (true, _) => AuditKind::Denied,
+        (false, true) => AuditKind::Unsigned,
+        (false, false) => AuditKind::Changes,
+    };
+    let mut query = AuditQuery { kind, ..AuditQuery::default() };
     while records.len() < args.limit {
         query.page_size = Some((args.limit - records.len()).min(MAX_AUDIT_PAGE));
         let page = client.audit(&query).await?;

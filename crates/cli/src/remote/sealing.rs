@@ -100,7 +100,7 @@ async fn replicas(client: &Client) -> Result<Vec<Told>, Failure> {
 }
 
 /// How to have a replica asked that was not.
-const NAME_IT: &str = "where its calls of administrators go to another address, name that in ORLOJ_URL, too";
+const NAME_IT: &str = "where its calls of administrators go to another address, name that in ORLOJ_URL";
 
 async fn ask(url: &str) -> Result<Sealing, Failure> {
     let replica = connect_to(std::iter::once(url), Principal::Admin)?;

@@ -23,6 +23,7 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &AccessCommand) 
     cx.judged = None;
     let by = match command {
         AccessCommand::Denied { denials } => return denied(cx, denials),
+        AccessCommand::Unsigned { denials } => return unsigned(cx, denials),
         AccessCommand::Reseal { secrets } => return reseal(cx, secrets),
         AccessCommand::PutCaller { by, .. }
         | AccessCommand::PutLimited { by, .. }
@@ -45,7 +46,8 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &AccessCommand) 
     if done.changes_access {
         meta.revision += 1;
     }
-    record(cx, &mut meta, AuditKind::Change, audit_of(by, &done))?;
+    let [next, _] = &mut meta.next_audit;
+    record(cx, AuditKind::Change, next, audit_of(by, &done))?;
     cx.tables.put::<AccessMetaTable>(&Single, &meta)?;
     Ok(done.reply)
 }
@@ -97,7 +99,9 @@ fn change<T: Write>(cx: &mut Context<'_, T>, meta: &mut AccessMeta, command: &Ac
         AccessCommand::Admit { action, target, .. } => {
             Ok(Ok(Done { changes_access: false, ..Done::new(action, target, "") }))
         }
-        AccessCommand::Denied { .. } | AccessCommand::Reseal { .. } => Ok(Err(Refusal::Invalid)),
+        AccessCommand::Denied { .. } | AccessCommand::Unsigned { .. } | AccessCommand::Reseal { .. } => {
+            Ok(Err(Refusal::Invalid))
+        }
     }
 }
 
@@ -275,21 +279,37 @@ fn denied<T: Write>(cx: &mut Context<'_, T>, denials: &[Denial]) -> Result<Reply
         return Ok(Reply::Refused(Refusal::Invalid));
     }
     let mut meta = cx.tables.get::<AccessMetaTable>(&Single)?.unwrap_or_default();
+    let [_, next] = &mut meta.next_audit;
     for denial in denials {
-        let row = AuditRow {
-            at: cx.now(),
-            actor: denial.access_key.clone(),
-            action: denial.action.clone(),
-            target: String::new(),
-            detail: denial.code.clone(),
-            request_id: denial.request_id.clone(),
-            address: denial.address.clone(),
-            count: denial.count,
-        };
-        record(cx, &mut meta, AuditKind::Denied, row)?;
+        record(cx, AuditKind::Denied, next, row_of(denial))?;
     }
     cx.tables.put::<AccessMetaTable>(&Single, &meta)?;
     Ok(Reply::Done)
+}
+
+/// The same of calls of which nobody knows who made them.
+fn unsigned<T: Write>(cx: &mut Context<'_, T>, denials: &[Denial]) -> Result<Reply, T::Error> {
+    if denials.len() > DENIALS_PER_COMMAND {
+        return Ok(Reply::Refused(Refusal::Invalid));
+    }
+    let mut next = query::next_unsigned(cx.tables)?;
+    for denial in denials {
+        record(cx, AuditKind::Unsigned, &mut next, row_of(denial))?;
+    }
+    Ok(Reply::Done)
+}
+
+fn row_of(denial: &Denial) -> AuditRow {
+    AuditRow {
+        at: 0,
+        actor: denial.access_key.clone(),
+        action: denial.action.clone(),
+        target: String::new(),
+        detail: denial.code.clone(),
+        request_id: denial.request_id.clone(),
+        address: denial.address.clone(),
+        count: denial.count,
+    }
 }
 
 /// Puts secrets that were sealed anew in the place of what they were. Whoever reads them has to read them again.
@@ -357,8 +377,8 @@ fn audit_of(by: &Actor, done: &Done) -> AuditRow {
 /// Adds a record, and lets the one go that is too many.
 fn record<T: Write>(
     cx: &mut Context<'_, T>,
-    meta: &mut AccessMeta,
     kind: AuditKind,
+    next: &mut u64,
     mut row: AuditRow,
 ) -> Result<(), T::Error> {
     row.at = cx.now();
@@ -372,7 +392,6 @@ fn record<T: Write>(
     ] {
         text.truncate(text.floor_char_boundary(AUDIT_TEXT));
     }
-    let next = &mut meta.next_audit[kind as usize];
     let number = *next;
     *next += 1;
     cx.tables.put::<AuditTable>(&AuditKey { kind, number }, &row)?;

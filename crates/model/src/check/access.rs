@@ -43,11 +43,12 @@ pub(super) fn check<R: Read>(tables: &R, faults: &mut Vec<String>) -> Result<(),
     if callers.len() != meta.callers as usize {
         faults.push(format!("{} callers are counted as {}", callers.len(), meta.callers));
     }
-    let mut records = [0u64; 2];
+    let mut records = [0u64; 3];
     for (key, _) in all::<AuditTable, R>(tables)? {
         records[key.kind as usize] += 1;
     }
-    for (kept, next) in records.into_iter().zip(meta.next_audit) {
+    let [changes, denied] = meta.next_audit;
+    for (kept, next) in records.into_iter().zip([changes, denied, query::next_unsigned(tables)?]) {
         if kept != next.min(AUDIT_KEPT) {
             faults.push(format!("{kept} of {next} records are kept"));
         }

@@ -85,7 +85,7 @@ pub enum AccessCommand {
         /// On what.
         target: String,
     },
-    /// A replica turned calls away.
+    /// A replica turned calls away that were signed well.
     Denied {
         /// At most [`DENIALS_PER_COMMAND`](crate::access::DENIALS_PER_COMMAND).
         denials: Vec<Denial>,
@@ -107,5 +107,10 @@ pub enum AccessCommand {
         limits: CallerLimits,
         /// Who asks.
         by: Actor,
+    },
+    /// A replica turned calls away of which nobody knows who made them: without a good signature.
+    Unsigned {
+        /// At most [`DENIALS_PER_COMMAND`](crate::access::DENIALS_PER_COMMAND).
+        denials: Vec<Denial>,
     },
 }

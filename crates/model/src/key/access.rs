@@ -31,6 +31,7 @@ impl KeyReader<'_> {
         match self.byte()? {
             0 => Some(AuditKind::Change),
             1 => Some(AuditKind::Denied),
+            2 => Some(AuditKind::Unsigned),
             _ => None,
         }
     }

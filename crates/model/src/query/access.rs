@@ -100,6 +100,13 @@ pub fn keys_of<R: Read>(tables: &R, owner: &str) -> Result<Vec<String>, R::Error
     Ok(keys.into_iter().map(|key| key.key).collect())
 }
 
+/// The number of the next record of a call that was refused and of which nobody knows who made it: one above its
+/// newest's.
+pub fn next_unsigned<R: Read>(tables: &R) -> Result<u64, R::Error> {
+    let newest = audit(tables, AuditKind::Unsigned, None, 1)?;
+    Ok(newest.first().map_or(0, |(number, _)| number + 1))
+}
+
 /// Records of one kind, newest first; at most `limit`, older than number `before`.
 pub fn audit<R: Read>(
     tables: &R,

@@ -45,9 +45,12 @@ async fn a_leader_with_a_full_disk_hands_over_or_proposes_nothing_until_there_is
     };
     let reply = store.propose(takes_away()).await.unwrap().reply;
     assert_eq!(reply, Reply::Refused(Refusal::AccessKeyGone), "it was applied");
-    let denied = Command::Access(Box::new(AccessCommand::Denied { denials: Vec::new() }));
+    let denied =
+        [AccessCommand::Denied { denials: Vec::new() }, AccessCommand::Unsigned { denials: Vec::new() }];
     let both = vec![takes_away(), command.clone()];
-    assert_eq!(store.propose(denied).await, Err(ProposeError::DiskLow));
+    for denied in denied {
+        assert_eq!(store.propose(Command::Access(Box::new(denied))).await, Err(ProposeError::DiskLow));
+    }
     assert_eq!(store.propose_all(both).await, Err(ProposeError::DiskLow));
     levels.values().for_each(|free| free.store(1 << 28, Ordering::Relaxed));
     eventually("a full disk", async || store.propose(takes_away()).await == Err(ProposeError::DiskLow)).await;

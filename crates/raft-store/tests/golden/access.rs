@@ -51,7 +51,7 @@ pub fn add(golden: &mut Golden) {
     golden.key("caller", &caller());
     golden.key("access key", &AccessKeyName("ak_1".into()));
     golden.key("owner key", &OwnerKey { owner: "caller".into(), key: "ak_1".into() });
-    for kind in [AuditKind::Change, AuditKind::Denied] {
+    for kind in [AuditKind::Change, AuditKind::Denied, AuditKind::Unsigned] {
         golden.key(&format!("audit {kind:?}"), &AuditKey { kind, number: 7 });
     }
     for (name, asked) in asked() {
@@ -162,7 +162,8 @@ fn commands() -> Vec<(&'static str, AccessCommand)> {
         ),
         ("delete webhook secret", AccessCommand::DeleteWebhookSecret { caller, id: id(), by: by() }),
         ("admit", AccessCommand::Admit { by: by(), action: "a".into(), target: "t".into() }),
-        ("denied", AccessCommand::Denied { denials: vec![denial] }),
+        ("denied", AccessCommand::Denied { denials: vec![denial.clone()] }),
+        ("unsigned", AccessCommand::Unsigned { denials: vec![denial] }),
     ];
     for (name, of) in [
         ("reseal key", SealedOf::Key(key())),
