@@ -161,9 +161,9 @@ impl Api {
 
     /// [`start`](Api::start) with another way to the leader.
     pub fn start_over(parts: Parts, carrier: Arc<dyn Carrier>, stop: CancellationToken) -> Api {
-        let hub = Arc::new(Hub::default());
-        let events = parts.backend.events();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&hub).run(events)));
+        let backend = Arc::clone(&parts.backend);
+        let hub = Arc::new(Hub::new(move || backend.events()));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(Arc::clone(&hub).run()));
         let secret = parts.options.cluster_secret.clone();
         let shared = Shared {
             tokens: Tokens::new(&secret),

@@ -4,16 +4,18 @@
 //! Entries, heartbeats with votes, and snapshots have connections of their own, so that a snapshot or a large
 //! batch of entries never stands in front of a heartbeat.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use orloj_net::{Clients, ClusterTls, Protocol, Role};
+use reqwest::Url;
 
 use crate::transport::{RpcEnvelope, RpcKind, Transport, TransportError};
-use crate::types::Member;
+use crate::types::{Member, NodeId};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -48,6 +50,26 @@ pub struct HttpTransport {
     entries: Clients,
     urgent: Clients,
     snapshots: Clients,
+    /// By kind and member: entries go to the same few members hundreds of times a second.
+    ways: Mutex<HashMap<(RpcKind, NodeId), Arc<Way>>>,
+}
+
+/// What all calls of one kind to one member have in common.
+struct Way {
+    internal: String,
+    envelope: RpcEnvelope,
+    path: String,
+    query: String,
+    url: Url,
+}
+
+impl Way {
+    fn new(scheme: &str, to: &Member, kind: RpcKind, envelope: RpcEnvelope) -> Result<Way, TransportError> {
+        let (internal, path, query) = (to.internal.clone(), kind.path(), envelope.query());
+        let url = Url::parse(&format!("{scheme}://{internal}{path}?{query}"));
+        let url = url.map_err(|error| TransportError::Unreachable(format!("{internal}: {error}")))?;
+        Ok(Way { internal, envelope, path, query, url })
+    }
 }
 
 impl HttpTransport {
@@ -77,7 +99,27 @@ impl HttpTransport {
             entries: Clients::new(tls, Role::Replica, Protocol::Http1, one_by_one)?,
             urgent: Clients::new(tls, Role::Replica, Protocol::Http2, many)?,
             snapshots: Clients::new(tls, Role::Replica, Protocol::Http2, many)?,
+            ways: Mutex::default(),
         })
+    }
+
+    /// The way of a call, as the last one of its kind to the same member took it, unless that has changed.
+    fn way(&self, to: &Member, kind: RpcKind, envelope: RpcEnvelope) -> Result<Arc<Way>, TransportError> {
+        let scheme = self.clients(kind).scheme();
+        if kind.to_an_address() {
+            return Way::new(scheme, to, kind, envelope).map(Arc::new);
+        }
+        // Nothing that holds this lock can panic half-way through a change.
+        let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (kind, envelope.target);
+        match ways.get(&key) {
+            Some(way) if way.internal == to.internal && way.envelope == envelope => Ok(Arc::clone(way)),
+            _ => {
+                let way = Arc::new(Way::new(scheme, to, kind, envelope)?);
+                ways.insert(key, Arc::clone(&way));
+                Ok(way)
+            }
+        }
     }
 
     fn clients(&self, kind: RpcKind) -> &Clients {
@@ -96,15 +138,12 @@ impl HttpTransport {
         body: Bytes,
         deadline: Duration,
     ) -> Result<Bytes, TransportError> {
-        let path = kind.path();
-        let query = envelope.query();
-        let clients = self.clients(kind);
-        let url = format!("{}://{}{path}?{query}", clients.scheme(), to.internal);
-        let client = clients.to(&to.internal);
+        let way = self.way(to, kind, envelope)?;
+        let client = self.clients(kind).to(&to.internal);
         let client = client.map_err(|error| TransportError::Unreachable(chain(&error)))?;
-        let mut request = client.post(url).timeout(deadline);
-        let parts =
-            SignedParts { method: "POST", path: &path, query: &query, audience: &to.internal, body: &body };
+        let mut request = client.post(way.url.clone()).timeout(deadline);
+        let (path, query) = (way.path.as_str(), way.query.as_str());
+        let parts = SignedParts { method: "POST", path, query, audience: &to.internal, body: &body };
         for (name, value) in (self.signer)(parts) {
             request = request.header(name, value);
         }
@@ -184,6 +223,39 @@ mod tests {
             [format!("POST /raft/v1/vote?cluster=c&target=1&target-birth=b&from=2&from-birth=d {address}")]
         );
         error.expect_err("nobody answers")
+    }
+
+    #[tokio::test]
+    async fn a_way_is_kept_until_the_member_or_the_caller_is_another() {
+        let transport = HttpTransport::new(Arc::new(|_| Vec::new()), None).unwrap();
+        let to = |internal: &str| Member { internal: internal.into(), ..Member::default() };
+        let envelope = |birth: &str, from_birth: &str| RpcEnvelope {
+            cluster: "c".into(),
+            target: 1,
+            target_birth: birth.into(),
+            from: 2,
+            from_birth: from_birth.into(),
+        };
+        let way = |internal: &str, kind, birth: &str, from_birth: &str| {
+            transport.way(&to(internal), kind, envelope(birth, from_birth)).unwrap()
+        };
+        let first = way("h:1", RpcKind::Append, "b", "d");
+        assert_eq!(
+            first.url.as_str(),
+            "http://h:1/raft/v1/append?cluster=c&target=1&target-birth=b&from=2&from-birth=d"
+        );
+        assert!(Arc::ptr_eq(&first, &way("h:1", RpcKind::Append, "b", "d")));
+        for (internal, kind, birth, from_birth) in [
+            ("h:2", RpcKind::Append, "b", "d"),
+            ("h:1", RpcKind::Heartbeat, "b", "d"),
+            ("h:1", RpcKind::Append, "c", "d"),
+            ("h:1", RpcKind::Append, "b", "e"),
+        ] {
+            let other = way(internal, kind, birth, from_birth);
+            let expected = Way::new("http", &to(internal), kind, envelope(birth, from_birth)).unwrap();
+            assert_eq!((&other.url, &other.query), (&expected.url, &expected.query));
+        }
+        assert_eq!(transport.ways.lock().unwrap().len(), 2, "one of each kind");
     }
 
     #[tokio::test]

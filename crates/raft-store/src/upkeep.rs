@@ -91,8 +91,8 @@ pub async fn watch_leadership(node: Arc<Node>, raft: Raft<Machine>) {
 /// Ends the node when Raft has ended by itself.
 pub async fn watch_raft(node: Arc<Node>, raft: Raft<Machine>) {
     let all = raft.metrics();
-    // These end with Raft as well, and change with its role alone: all of them change several times with every entry, and
-    // with every tick.
+    // These end with Raft as well, and change with its role alone; the others change several times with every entry,
+    // and with every tick.
     let mut server = raft.server_metrics();
     while server.changed().await.is_ok() {}
     match &all.borrow_watched().running_state {

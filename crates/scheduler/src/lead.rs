@@ -234,7 +234,7 @@ impl<'a> Leader<'a> {
             warn!(gap_ms = gap, "the leader's loop stood still");
             self.core.forgive(gap, now);
         }
-        let late = self.core.has_expired(now);
+        let late = self.core.next_expiry().is_some_and(|at| at <= now.mono_ms);
         if let Some(step_ms) = self.core.advance(now) {
             warn!(step_ms, "the wall clock was stepped");
             self.shared.metrics.clock_steps.inc();

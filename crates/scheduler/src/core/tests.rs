@@ -885,14 +885,3 @@ fn a_deadline_to_first_start_is_kept_by_the_wall_clock() {
     core.advance(at(60));
     assert_eq!(proposals(&mut core), vec![Command::Expire { task }]);
 }
-
-#[test]
-fn only_what_waited_for_a_timer_is_late() {
-    let mut core = leader(&[]);
-    core.track_due(shard(1), START.wall_ms, DueClock::Wall, START);
-    assert!(core.next_expiry().is_some(), "it is looked at without delay");
-    assert!(!core.has_expired(at(1_000)), "it was due as it came in");
-    core.track_due(shard(2), START.wall_ms + 50, DueClock::Wall, START);
-    assert!(!core.has_expired(START));
-    assert!(core.has_expired(at(1_000)));
-}

@@ -102,12 +102,6 @@ impl Core {
         [self.wheel.next_expiry(), next_tick].into_iter().flatten().min()
     }
 
-    /// Whether a timer has run out: what follows from it is late already. A task that is due as it comes in has no
-    /// timer.
-    pub(crate) fn has_expired(&self, now: Now) -> bool {
-        self.wheel.next_expiry().is_some_and(|at| at <= now.mono_ms)
-    }
-
     /// The earliest deadline in the wheel, monotonic. For the probe.
     pub(crate) fn oldest_timer(&self) -> Option<u64> {
         self.wheel.oldest()
