@@ -19,31 +19,18 @@ use crate::tables::{Changed, Overlay, Position, StateDb};
 use crate::types::{Entry, LogId, LoggedMembership, Payload, Replies, TypeConfig};
 
 /// An apply that has written this much is written to the database before it goes on, in bytes.
-pub const WRITE_BYTES: usize = 8 << 20;
+const WRITE_BYTES: usize = 8 << 20;
 
-/// A committed entry, and who waits for its replies.
-pub type Committed = (Entry, Option<ApplyResponder<TypeConfig>>);
-
-/// Bytes of the batch in an entry.
-pub fn encoded_bytes(entry: &Entry) -> usize {
-    match &entry.payload {
-        Payload::Normal(encoded) => encoded.0.len(),
-        Payload::Blank | Payload::Membership(_) => 0,
-    }
-}
-
-/// The tables, and who is told of them. A clone stands for the same tables: of several, one alone may apply, and
-/// the others are of the past from then on.
-#[derive(Clone)]
+/// The tables, and who is told of them.
 pub struct Applier {
     pub state: StateDb,
     pub position: Position,
-    pub published: Arc<Published>,
+    published: Arc<Published>,
     pub clock: Arc<dyn Clock>,
 }
 
 /// Entries that are being applied and are not written yet.
-struct Work {
+pub struct Work {
     overlay: Overlay,
     changed: Changed,
     /// The last time that an entry was stamped with.
@@ -53,23 +40,25 @@ struct Work {
 }
 
 impl Applier {
-    /// Applies entries, in order. Waits for the database.
+    /// Applies an entry, after those in `work`, which are written first where that has become large.
     ///
     /// # Errors
-    /// IO or damage; some of the entries may be applied then.
-    pub fn apply(&mut self, committed: Vec<Committed>) -> Result<(), Fault> {
-        let mut work = self.begin();
-        for (entry, responder) in committed {
-            let replies = self.step(&mut work, entry)?;
-            if let Some(responder) = responder {
-                work.answers.push((responder, replies));
-            }
-            if work.overlay.bytes() > WRITE_BYTES {
-                self.write(work)?;
-                work = self.begin();
-            }
+    /// IO or damage.
+    pub fn apply(
+        &mut self,
+        mut work: Work,
+        entry: Entry,
+        responder: Option<ApplyResponder<TypeConfig>>,
+    ) -> Result<Work, Fault> {
+        let replies = self.step(&mut work, entry)?;
+        if let Some(responder) = responder {
+            work.answers.push((responder, replies));
         }
-        self.write(work)
+        if work.overlay.bytes() <= WRITE_BYTES {
+            return Ok(work);
+        }
+        self.write(work)?;
+        Ok(self.begin())
     }
 
     /// Tells the clock the time that the tables have got to.
@@ -77,7 +66,8 @@ impl Applier {
         self.clock.heard(self.position.now_ms);
     }
 
-    fn begin(&self) -> Work {
+    /// No entries yet.
+    pub fn begin(&self) -> Work {
         Work {
             overlay: self.state.overlay(&self.position),
             changed: Changed::default(),
@@ -115,7 +105,10 @@ impl Applier {
     }
 
     /// Writes what has been applied, and then tells everybody.
-    fn write(&mut self, work: Work) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// IO or damage.
+    pub fn write(&mut self, work: Work) -> Result<(), Fault> {
         self.position.take_note(&work.overlay)?;
         self.state.commit(work.overlay, &self.position, work.changed)?;
         self.published.advance(&self.state, &self.position, work.changed.checkpoints);

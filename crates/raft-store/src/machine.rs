@@ -1,6 +1,6 @@
 //! The adapter between openraft and the model: committed entries in, tables and replies out.
 //!
-//! What is done with the entries themselves stands in [`applier`](crate::applier); here is where it is done.
+//! What is done with the entries themselves stands in [`applier`](crate::applier).
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +14,7 @@ use openraft::{OptionalSend, alias::SnapshotOf};
 use orloj_model::Clock;
 use tokio::sync::{broadcast, mpsc, watch};
 
-use crate::applier::{Applier, Committed, WRITE_BYTES, encoded_bytes};
+use crate::applier::Applier;
 use crate::disk::Disk;
 use crate::error::Fault;
 use crate::events::{AppliedEvents, PARTS_KEPT};
@@ -24,10 +24,6 @@ use crate::snapshot::{Handle, Live, Snapshots, Taken};
 use crate::status::{Checkpoint, TERM_EVERY};
 use crate::tables::{Position, StateDb, View};
 use crate::types::{LogId, LogState, LoggedMembership, SnapshotMeta, TypeConfig};
-
-/// Entries of more bytes together than this are applied apart from the runtime's own threads: about where their
-/// work, some tenths of a millisecond, outweighs the change of thread.
-const INLINE_BYTES: usize = 8 << 10;
 
 /// Terms of applied entries that are kept.
 const TERMS_KEPT: usize = 256;
@@ -185,28 +181,12 @@ impl Machine {
     where
         S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
     {
-        let (mut committed, mut bytes) = (Vec::new(), 0);
+        let mut work = self.tables.begin();
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
-            bytes += encoded_bytes(&entry);
-            committed.push((entry, responder));
-            if bytes > WRITE_BYTES {
-                self.apply_some(std::mem::take(&mut committed), std::mem::take(&mut bytes)).await?;
-            }
+            work = self.tables.apply(work, entry, responder)?;
         }
-        Ok(self.apply_some(committed, bytes).await?)
-    }
-
-    /// Applies entries here where that takes less time than to wake another thread, else apart, so that a large
-    /// one, or a database that makes its writers wait, holds up no vote and no heartbeat.
-    async fn apply_some(&mut self, committed: Vec<Committed>, bytes: usize) -> Result<(), Fault> {
-        if bytes <= INLINE_BYTES {
-            return self.tables.apply(committed);
-        }
-        let mut tables = self.tables.clone();
-        let work = move || tables.apply(committed).map(|()| tables);
-        self.tables = blocking(&*self.runner, work).await?;
-        Ok(())
+        Ok(self.tables.write(work)?)
     }
 
     async fn install(&mut self, snapshot: Handle) -> Result<(), Fault> {
