@@ -25,7 +25,7 @@ const WRITE_BYTES: usize = 8 << 20;
 pub struct Applier {
     pub state: StateDb,
     pub position: Position,
-    published: Arc<Published>,
+    pub published: Arc<Published>,
     pub clock: Arc<dyn Clock>,
 }
 

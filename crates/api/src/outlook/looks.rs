@@ -99,6 +99,13 @@ struct Look {
     _ended: watch::Sender<()>,
 }
 
+impl Look {
+    /// It has ended with these addresses.
+    fn found(mut self, addresses: Vec<IpAddr>) {
+        self.addresses = addresses;
+    }
+}
+
 impl Drop for Look {
     fn drop(&mut self) {
         let now = self.looks.clock.monotonic();
@@ -143,11 +150,11 @@ impl Looks {
         known.under_way.insert(host.clone(), UnderWay { since: now, ended: ended.clone() });
         drop(known);
         let looks = Arc::clone(&self);
-        let mut look = Look { looks, host, addresses: Vec::new(), _place: place, _ended: sender };
+        let look = Look { looks, host, addresses: Vec::new(), _place: place, _ended: sender };
         // Not a part of the request: who gives up waiting must not give the place back before the thread is free.
         tokio::spawn(async move {
             let addresses = look.looks.resolver.resolve(&look.host).await;
-            look.addresses = addresses;
+            look.found(addresses);
         });
         Some(ended)
     }

@@ -295,7 +295,7 @@ fn a_task_is_waiting_for_its_grant_however_late_its_creation_is_heard_of() {
     let mut core = leader(1, 1);
     let mut commands = core.with_grants(vec![planned(0, 1)], START);
     let (_, grant) = commands.pop().expect("a grant");
-    assert_eq!(core.granting(shard(1)).map(|candidate| candidate.since), Some(START.wall_ms));
+    assert_eq!(core.granting(shard(1)), Some(START.wall_ms));
     assert!(!core.is_wanted(shard(1).task, START.wall_ms), "it has been placed");
     assert!(core.is_wanted(shard(2).task, START.wall_ms));
     assert!(core.applied(&grant, &Reply::Granted { fence: 9 }, at(1)));
