@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import hmac
+import json
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -11,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from orloj import InvalidCallback, verify_callback  # noqa: E402
 
+VECTORS = pathlib.Path(__file__).resolve().parents[3] / "crates/wire/testdata/webhook.json"
 PUBLISHED = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 SECRET = "whsec_HgECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 OTHER = "whsec_HwECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -44,6 +47,32 @@ class Callbacks(unittest.TestCase):
         self.assertEqual(len(BODY), 130)
         self.assertEqual(signature(key(PUBLISHED)), "v1,GERYax1WDexOE5akF0FlnfIk8Sx7qWjuf1DAECAxrjw=")
         self.assertEqual(self.verify()["data"]["status"], "SUCCESS")
+
+    def test_two_tools_compute_the_published_vectors(self):
+        def by_hmac(secret, content):
+            return hmac.new(secret, content, hashlib.sha256).digest()
+
+        def by_openssl(secret, content):
+            command = ["openssl", "dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{secret.hex()}", "-binary"]
+            return subprocess.run(command, input=content, capture_output=True, check=True).stdout
+
+        for one in json.loads(VECTORS.read_text(encoding="utf-8"))["vectors"]:
+            content = f"{one['id']}.{one['timestamp']}.{one['body']}".encode()
+            for tool in (by_hmac, by_openssl):
+                with self.subTest(one["name"], tool=tool.__name__):
+                    tags = [tool(key(secret), content) for secret in one["secrets"]]
+                    made = " ".join("v1," + base64.b64encode(tag).decode() for tag in tags)
+                    self.assertEqual(made, one["signature"])
+
+    def test_a_callback_of_two_secrets_is_believed_by_either(self):
+        vectors = json.loads(VECTORS.read_text(encoding="utf-8"))["vectors"]
+        one = next(one for one in vectors if one["name"] == "W1r")
+        sent = {name: one[name.lower()] for name in ("Id", "Timestamp", "Signature")}
+        headers = {f"Webhook-{name}": value for name, value in sent.items()}
+        believed = verify_callback(headers, one["body"].encode(), [OTHER], now=NOW)
+        self.assertEqual(believed["data"]["taskId"], ID.replace("evt_", "tsk_"))
+        with self.assertRaises(InvalidCallback):
+            verify_callback(headers, one["body"].encode() + b" ", [OTHER], now=NOW)
 
     def test_b119_a_secret_that_anybody_could_have_believes_nothing(self):
         # Each comes with a callback that is signed by what the secret would decode to, as a forger would.

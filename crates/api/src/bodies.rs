@@ -16,16 +16,33 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::tries::host;
 
-/// All places; each is good for [`BODY_LIMIT`] bytes, 64 MiB together.
-const PLACES: usize = 256;
-/// Places of one address.
-const PER_ADDRESS: usize = 64;
 /// Requests of one address that wait for a place. More than that keep connections for nothing.
 const WAITING: usize = 256;
-/// What a body that waits holds at most of its connection's window, in bytes.
-const HELD: usize = Bounds::PUBLIC.window as usize;
-/// What all that wait may hold of one connection's window, in bytes: all but what one body needs.
-const HELD_BY_CONNECTION: usize = Bounds::PUBLIC.connection_window() as usize - HELD;
+
+/// How many places a listener has, each good for [`BODY_LIMIT`] bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// All of them.
+    places: usize,
+    /// Those of one address.
+    per_address: usize,
+    /// What a body that waits holds at most of its connection's window, in bytes.
+    held: usize,
+    /// What all that wait may hold of one connection's window, in bytes: all but what one body needs.
+    held_by_connection: usize,
+}
+
+impl Room {
+    /// For callers, and for executors: 64 MiB, of which one address has 16.
+    pub(crate) const CALLS: Room = Room::within(256, 64, Bounds::PUBLIC);
+    /// For replicas, whose largest message has 16 MiB: 256 MiB, of which one address has 64.
+    pub(crate) const REPLICAS: Room = Room::within(1_024, 256, Bounds::INTERNAL);
+
+    const fn within(places: usize, per_address: usize, bounds: Bounds) -> Room {
+        let held = bounds.window as usize;
+        Room { places, per_address, held, held_by_connection: bounds.connection_window() as usize - held }
+    }
+}
 
 /// Whose body asks for a place.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +58,7 @@ pub(crate) struct Asks {
 /// The places of one listener.
 #[derive(Debug)]
 pub(crate) struct Bodies {
+    room: Room,
     all: Arc<Semaphore>,
     shares: Arc<Mutex<HashMap<IpAddr, Share>>>,
 }
@@ -69,6 +87,7 @@ type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 /// One request of an address, while it has a place or waits.
 #[derive(Debug)]
 struct Entrant {
+    room: Room,
     shares: Arc<Mutex<HashMap<IpAddr, Share>>>,
     address: IpAddr,
     waits: Option<Asks>,
@@ -76,14 +95,15 @@ struct Entrant {
 
 impl Bodies {
     /// Every place is free.
-    pub(crate) fn new() -> Self {
-        Bodies { all: Arc::new(Semaphore::new(PLACES)), shares: Arc::default() }
+    pub(crate) fn new(room: Room) -> Self {
+        Bodies { room, all: Arc::new(Semaphore::new(room.places)), shares: Arc::default() }
     }
 
     /// As many places as a body needs, at most as many as one address may have; `None` when they are not free within
     /// `patience`, or when too many others of this address, or on this connection, wait.
     pub(crate) async fn take(&self, asks: Asks, patience: Duration) -> Option<Place> {
-        let places = u32::try_from(asks.length.div_ceil(BODY_LIMIT).clamp(1, PER_ADDRESS)).ok()?;
+        let places = asks.length.div_ceil(BODY_LIMIT).clamp(1, self.room.per_address);
+        let places = u32::try_from(places).ok()?;
         let (mut entrant, own) = self.enter(host(asks.address));
         let all = Arc::clone(&self.all);
         // Nobody who waits is passed by: what becomes free is theirs first.
@@ -105,7 +125,7 @@ impl Bodies {
     fn enter(&self, address: IpAddr) -> (Entrant, Arc<Semaphore>) {
         let mut shares = lock(&self.shares);
         let share = shares.entry(address).or_insert_with(|| Share {
-            places: Arc::new(Semaphore::new(PER_ADDRESS)),
+            places: Arc::new(Semaphore::new(self.room.per_address)),
             requests: 0,
             waiting: 0,
             held: HashMap::new(),
@@ -113,7 +133,7 @@ impl Bodies {
         share.requests += 1;
         let places = Arc::clone(&share.places);
         drop(shares);
-        (Entrant { shares: Arc::clone(&self.shares), address, waits: None }, places)
+        (Entrant { room: self.room, shares: Arc::clone(&self.shares), address, waits: None }, places)
     }
 }
 
@@ -130,8 +150,8 @@ impl Entrant {
             return false;
         };
         if let Some(connection) = asks.connection {
-            let held = share.held.get(&connection).copied().unwrap_or(0) + asks.length.min(HELD);
-            if held > HELD_BY_CONNECTION {
+            let held = share.held.get(&connection).copied().unwrap_or(0) + asks.length.min(self.room.held);
+            if held > self.room.held_by_connection {
                 return false;
             }
             share.held.insert(connection, held);
@@ -150,7 +170,7 @@ impl Entrant {
         if let Some(connection) = asks.connection
             && let Some(held) = share.held.get_mut(&connection)
         {
-            *held -= asks.length.min(HELD);
+            *held -= asks.length.min(self.room.held);
             if *held == 0 {
                 share.held.remove(&connection);
             }
@@ -202,12 +222,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_address_gets_its_share_and_leaves_the_rest_to_others() {
-        let bodies = Bodies::new();
+        let bodies = Bodies::new(Room::CALLS);
         let mut held = Vec::new();
         for number in 1..=4 {
             let from = address(&format!("192.0.2.{number}"));
             held.push(fill(&bodies, from).await);
-            assert_eq!(held.last().unwrap().len(), PER_ADDRESS);
+            assert_eq!(held.last().unwrap().len(), Room::CALLS.per_address);
         }
         let fifth = address("2001:db8::1");
         assert!(bodies.take(asks(fifth, 1), PATIENCE).await.is_none(), "all places are taken");
@@ -219,12 +239,12 @@ mod tests {
         assert!(bodies.take(asks(address("2001:db8::2"), 1), PATIENCE).await.is_some());
         drop(held);
         assert!(lock(&bodies.shares).is_empty(), "nothing is kept of who has gone");
-        assert_eq!(bodies.all.available_permits(), PLACES);
+        assert_eq!(bodies.all.available_permits(), Room::CALLS.places);
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_so_many_of_an_address_wait() {
-        let bodies = Arc::new(Bodies::new());
+        let bodies = Arc::new(Bodies::new(Room::CALLS));
         let from = address("192.0.2.1");
         let held = fill(&bodies, from).await;
         let waiting: Vec<_> = (0..WAITING)
@@ -248,7 +268,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_that_wait_leave_their_connection_a_window() {
-        let bodies = Arc::new(Bodies::new());
+        let bodies = Arc::new(Bodies::new(Room::CALLS));
         let from = address("192.0.2.1");
         let held = fill(&bodies, from).await;
         let of = |port, length| Asks { address: from, connection: Some(SocketAddr::new(from, port)), length };
@@ -274,5 +294,21 @@ mod tests {
         drop(held);
         assert_eq!(waiting.join_all().await, [true; 103]);
         assert!(lock(&bodies.shares).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_largest_message_of_a_replica_finds_room_beside_others_of_its_address() {
+        let bodies = Bodies::new(Room::REPLICAS);
+        let largest = |from: &str| Asks { address: address(from), connection: None, length: 17 << 20 };
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(bodies.take(largest("192.0.2.1"), PATIENCE).await.unwrap());
+        }
+        assert!(bodies.take(largest("192.0.2.1"), PATIENCE).await.is_none(), "its address has its share");
+        for other in ["192.0.2.2", "192.0.2.3", "192.0.2.4"] {
+            held.push(bodies.take(largest(other), PATIENCE).await.unwrap());
+        }
+        drop(held);
+        assert_eq!(bodies.all.available_permits(), Room::REPLICAS.places);
     }
 }

@@ -30,6 +30,13 @@ impl Headers for HeaderMap {
     }
 }
 
+/// A header that is a list, in one line: it may stand in several, which mean the same (RFC 9110, 5.3). Lines that are
+/// no text are passed over.
+pub fn list(headers: &HeaderMap, name: &'static str) -> Option<String> {
+    let lines: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
 /// Refuses a body that says it is too long, without reading it.
 pub fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Failure> {
     let declared =
@@ -159,6 +166,16 @@ mod tests {
                 all
             });
         assert!(check_type(&twice, b"{}").is_err());
+    }
+
+    #[test]
+    fn a_list_may_stand_in_several_lines() {
+        let mut lines = HeaderMap::new();
+        assert_eq!(list(&lines, "if-none-match"), None);
+        for line in [&b"\"1\""[..], b"\"2\", \"3\"", b"\xff"] {
+            lines.append("if-none-match", HeaderValue::from_bytes(line).unwrap());
+        }
+        assert_eq!(list(&lines, "if-none-match").unwrap(), "\"1\", \"2\", \"3\"");
     }
 
     #[tokio::test]

@@ -3,9 +3,10 @@
 //! Every call is signed: replicas with the cluster's secret for the address that they call, executors with
 //! theirs for the audience `scheduler`. There is no unsigned route.
 
+mod executors;
+
 use std::future::Future;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
@@ -20,16 +21,12 @@ use orloj_model::id::{ExecutorId, NodeId};
 use orloj_net::{Peer, Remote, Role};
 use orloj_raft_store::RpcError;
 use orloj_raft_store::transport::{RPC_BODY_LIMIT, RpcEnvelope, RpcKind};
-use orloj_scheduler::LeaderError;
 use orloj_wire::problem::Code;
-use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
 use orloj_wire::sign::{ACCESS_KEY_HEADER, Label, NONCE_KEEP_S};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::auth::{Credentials, Target};
-use crate::bodies::{Asks, Place};
+use crate::bodies::{Asks, Bodies, Place};
 use crate::forward::{ADMIT_PATH, ANSWERED_HEADER, DENIALS_PATH, FORWARD_PATH};
 use crate::http::{self, new_request_id};
 use crate::outcome::{Answer, Failure, finish, is_denial};
@@ -42,8 +39,9 @@ use crate::service::{Api, NotLeading};
 pub const SCHEDULER_AUDIENCE: &str = "scheduler";
 /// The largest head of a forwarded request, in bytes.
 const FORWARD_HEAD: usize = 16 * 1024;
-/// The largest message of an executor: 256 reports with their results and log tails, in bytes.
-const EXECUTOR_LIMIT: usize = 32 * 1024 * 1024;
+/// Bodies of replicas that are no longer need no place, in bytes: on every connection that there may be one, they take
+/// 40 MiB.
+const SMALL: u64 = 4 * 1024;
 
 /// The router of the internal listener.
 pub fn router(api: Api) -> Router {
@@ -52,11 +50,11 @@ pub fn router(api: Api) -> Router {
         .route(FORWARD_PATH, post(forward))
         .route(ADMIT_PATH, post(admit))
         .route(DENIALS_PATH, post(denials))
-        .route("/internal/v1/executors/register", post(register))
-        .route("/internal/v1/executors/heartbeat", post(heartbeat))
-        .route("/internal/v1/executors/report", post(report))
-        .route("/internal/v1/executors/save", post(save))
-        .route("/internal/v1/executors/leave", post(leave))
+        .route("/internal/v1/executors/register", post(executors::register))
+        .route("/internal/v1/executors/heartbeat", post(executors::heartbeat))
+        .route("/internal/v1/executors/report", post(executors::report))
+        .route("/internal/v1/executors/save", post(executors::save))
+        .route("/internal/v1/executors/leave", post(executors::leave))
         .fallback(nothing)
         .method_not_allowed_fallback(only_post)
         .with_state(api)
@@ -143,59 +141,36 @@ async fn check_replica(api: &Api, request: HttpRequest<Body>, limit: usize) -> R
     certified(api, &head, Role::Replica, None)?;
     let credentials = Credentials::from_headers(&head.headers)?;
     http::check_length(&head.headers, limit)?;
+    // Who has shown a replica's certificate is no stranger. Elections and signs of life wait for nobody.
+    let declared = body.size_hint().exact();
+    let place = match options.tls.is_some() || declared.is_some_and(|length| length <= SMALL) {
+        true => None,
+        false => Some(place_for(&api.shared().replica_bodies, &head, declared, limit).await?),
+    };
     let body = http::read_body(body, limit, http::BODY_TIMEOUT).await?;
     let target = target(&head, &options.internal, &body);
     let now = api.shared().clock.wall_ms();
     peer::check(&credentials, target, Label::Peer, &options.cluster_secret, now)?;
-    Ok((credentials, head, body))
-}
-
-/// Reads a call and checks that it is signed by an executor.
-async fn from_executor(
-    api: &Api,
-    action: &'static str,
-    request: HttpRequest<Body>,
-) -> Result<Checked, Failure> {
-    let stranger = Stranger::of(action, &request);
-    let checked = check_executor(api, request).await.inspect_err(|failure| stranger.refused(api, failure));
-    let (credentials, head, body) = checked?;
-    Ok(Checked { credentials, head, body, stranger })
-}
-
-async fn check_executor(api: &Api, request: HttpRequest<Body>) -> Result<Parts, Failure> {
-    let shared = api.shared();
-    let (head, body) = request.into_parts();
-    let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
-    certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
-    http::check_length(&head.headers, EXECUTOR_LIMIT)?;
-    // Until the signature is checked anybody may have sent it.
-    let place = place_for(api, &head, body.size_hint().exact()).await?;
-    let body = http::read_body(body, EXECUTOR_LIMIT, http::BODY_TIMEOUT).await?;
-    let secret = ExecutorId::new(credentials.access_key.as_str())
-        .ok()
-        .and_then(|id| shared.directory.executor(&id).cloned())
-        .ok_or_else(|| Failure::new(Code::InvalidSignature, "the sender or the signature is wrong"))?;
-    let target = target(&head, SCHEDULER_AUDIENCE, &body);
-    peer::check(&credentials, target, Label::Executor, &secret, shared.clock.wall_ms())?;
     drop(place);
     Ok((credentials, head, body))
 }
 
-/// A place for the body of an executor's call, of the length that it declares.
+/// A place for a body of at most `limit` bytes, which declares this length. Until the signature is checked anybody may
+/// have sent it.
 async fn place_for(
-    api: &Api,
+    bodies: &Bodies,
     head: &axum::http::request::Parts,
     declared: Option<u64>,
+    limit: usize,
 ) -> Result<Place, Failure> {
     let declared = declared.and_then(|length| usize::try_from(length).ok());
     let asks = Asks {
         address: Remote::of(&head.extensions),
         connection: Remote::connection(&head.extensions),
-        length: declared.unwrap_or(EXECUTOR_LIMIT).min(EXECUTOR_LIMIT),
+        length: declared.unwrap_or(limit).min(limit),
     };
-    let place = api.shared().executor_bodies.take(asks, http::BODY_TIMEOUT).await;
-    place.ok_or_else(|| {
-        let detail = "too many bodies of executors are being read, or too many from this address";
+    bodies.take(asks, http::BODY_TIMEOUT).await.ok_or_else(|| {
+        let detail = "too many bodies of this kind are being read, or too many from this address";
         Failure::new(Code::Overloaded, detail)
     })
 }
@@ -312,100 +287,5 @@ async fn denials(State(api): State<Api>, request: HttpRequest<Body>) -> Response
         true => http::response(Answer::empty(204)),
         // Whoever tells of them keeps them.
         false => refuse(Failure::no_leader()),
-    }
-}
-
-async fn register(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let leader = Arc::clone(&api.shared().leader);
-    executor_call(
-        &api,
-        "register",
-        request,
-        |m: &Register| &m.executor_id,
-        |m| async move { leader.register(m).await },
-    )
-    .await
-}
-
-async fn heartbeat(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let leader = Arc::clone(&api.shared().leader);
-    executor_call(
-        &api,
-        "heartbeat",
-        request,
-        |m: &Heartbeat| &m.executor_id,
-        |m| async move { leader.heartbeat(m).await },
-    )
-    .await
-}
-
-async fn report(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let leader = Arc::clone(&api.shared().leader);
-    executor_call(
-        &api,
-        "report",
-        request,
-        |m: &Reports| &m.executor_id,
-        |m| async move { leader.report(m).await },
-    )
-    .await
-}
-
-async fn save(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let leader = Arc::clone(&api.shared().leader);
-    executor_call(&api, "save", request, |m: &Saves| &m.executor_id, |m| async move { leader.save(m).await })
-        .await
-}
-
-async fn leave(State(api): State<Api>, request: HttpRequest<Body>) -> Response {
-    let leader = Arc::clone(&api.shared().leader);
-    executor_call(
-        &api,
-        "leave",
-        request,
-        |m: &Leave| &m.executor_id,
-        |m| async move { leader.leave(m).await },
-    )
-    .await
-}
-
-/// One call of an executor: checked, read, spoken in its own name, answered by the leader's loop.
-async fn executor_call<M, A, F>(
-    api: &Api,
-    action: &'static str,
-    request: HttpRequest<Body>,
-    sender: fn(&M) -> &str,
-    ask: impl FnOnce(M) -> F,
-) -> Response
-where
-    M: DeserializeOwned,
-    A: Serialize,
-    F: Future<Output = Result<A, LeaderError>>,
-{
-    let call = match from_executor(api, action, request).await {
-        Ok(call) => call,
-        Err(failure) => return refuse(failure),
-    };
-    let message: M = match orloj_wire::json::read(&call.body) {
-        Ok(message) => message,
-        Err(fault) => return refuse(Failure::fields(Code::InvalidRequest, vec![fault])),
-    };
-    if sender(&message) != call.credentials.access_key {
-        let detail = format!(
-            "executor {:?} speaks in the name of {:?}",
-            call.credentials.access_key,
-            sender(&message)
-        );
-        let failure = Failure::new(Code::ScopeDenied, detail);
-        call.stranger.refused(api, &failure);
-        return refuse(failure);
-    }
-    match ask(message).await {
-        Ok(answer) => http::response(Answer::json(200, &answer)),
-        Err(LeaderError::NotLeader { leader }) => {
-            let body = NotLeader { code: Code::NotLeader.as_str().to_owned(), leader };
-            http::response(Answer::json(421, &body))
-        }
-        Err(other) => refuse(other.into()),
     }
 }

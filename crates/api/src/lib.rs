@@ -23,6 +23,7 @@ mod etag;
 mod forward;
 mod gate;
 mod health;
+mod heard;
 mod http;
 mod hub;
 mod internal;

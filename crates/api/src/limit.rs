@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
+use orloj_model::mutant::{Mutant, is_on};
+
 use crate::keyring::Limits;
 
 /// Refills at `per_s` up to `burst`.
@@ -123,9 +125,10 @@ impl Limiter {
     /// Takes what a request costs, or nothing when a bucket that it needs is empty. The number of keys is
     /// bounded by that of the callers' keys: only checked keys get here.
     pub fn take(&mut self, access_key: &str, limits: Limits, cost: Cost, now: Duration) -> Decision {
+        let times = if is_on(Mutant::RateDoubled) { 2.0 } else { 1.0 };
         let rates = [
-            Rate { per_s: limits.requests_per_s, burst: limits.requests_burst },
-            Rate { per_s: limits.submits_per_s, burst: limits.submits_burst },
+            Rate { per_s: limits.requests_per_s * times, burst: limits.requests_burst },
+            Rate { per_s: limits.submits_per_s * times, burst: limits.submits_burst },
         ];
         let needs = [true, cost == Cost::Submit];
         const NAMES: [&str; 2] = ["general", "submit"];

@@ -110,7 +110,8 @@ impl Nonces {
     }
 }
 
-fn short(nonce: &[u8; 16]) -> u64 {
+/// As much of a nonce's hash as memories of nonces keep.
+pub(crate) fn short(nonce: &[u8; 16]) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *nonce;
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }

@@ -38,9 +38,8 @@ pub fn sign(call: SignedParts<'_>, secret: &Secret, now_ms: Millis) -> [(&'stati
 
 /// Checks the signature of an internal call under `label`, made for `target` with `secret` of the sender.
 /// Nonces are not remembered here: what replicas say is guarded by what it names (terms, rounds, or the nonce of the
-/// request inside), and so is what executors say of attempts (fences, incarnations), so that a repeated call has no effect.
-/// The one that tells of refused calls spends its nonce in the log. What executors say of themselves is not guarded: who
-/// captures a registration or a heartbeat, which takes a network without TLS, can repeat it within its time.
+/// request inside), so that a repeated call has no effect; the one that tells of refused calls spends its nonce in the
+/// log. How calls of executors are kept single is up to the listener.
 ///
 /// The time of a replica's call is not checked: a leader whose wall clock is stepped must go on leading, and
 /// Raft holds under repeated and late messages. An executor signs by the leader's clock once it was told.

@@ -1,10 +1,11 @@
 //! The API's parts, and the way of a request through them: check, then answer here or hand on to the leader.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use orloj_model::id::NodeId;
+use orloj_model::id::{CallerId, NodeId};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_net::ClusterTls;
 use orloj_wire::clock::Clock;
@@ -16,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth;
 use crate::backend::Backend;
-use crate::bodies::Bodies;
+use crate::bodies::{Bodies, Room};
 use crate::denials::Denials;
 use crate::directory::Directory;
 use crate::forward::{ADMIT_PATH, Carrier, FORWARD_PATH, ForwardError, Forwarder, HttpCarrier};
 use crate::gate::{Gate, Now};
+use crate::heard::Heard;
 use crate::hub::Hub;
 use crate::keyring::Key;
 use crate::leader::Leader;
@@ -59,6 +61,9 @@ pub struct Options {
     pub internal: String,
     /// Whether `/debug/probe` answers.
     pub debug_probe: bool,
+    /// How many tasks of callers may run at a time, as the configuration says: whatever the tables say of them. It is only
+    /// told from here; the leader keeps it.
+    pub max_running: BTreeMap<CallerId, u32>,
     /// With it, replicas and executors must show certificates that name them.
     pub tls: Option<ClusterTls>,
 }
@@ -106,6 +111,10 @@ pub(crate) struct Shared {
     pub(crate) telling: tokio::sync::Mutex<()>,
     /// Places for what executors send, until their signature is checked.
     pub(crate) executor_bodies: Bodies,
+    /// Places for what replicas send, until their signature is checked.
+    pub(crate) replica_bodies: Bodies,
+    /// What executors have said where there is no TLS.
+    pub(crate) heard: Heard,
     /// Places for synchronous submissions.
     pub(crate) sync_places: Semaphore,
     pub(crate) forwarder: Forwarder,
@@ -152,6 +161,7 @@ impl Api {
         let shared = Shared {
             tokens: Tokens::new(&secret),
             forwarder: Forwarder::new(carrier, secret, Arc::clone(&parts.clock)),
+            heard: Heard::new(Arc::clone(&parts.clock)),
             options: parts.options,
             directory: parts.directory,
             backend: parts.backend,
@@ -164,7 +174,8 @@ impl Api {
             hub,
             denials: Denials::default(),
             telling: tokio::sync::Mutex::default(),
-            executor_bodies: Bodies::new(),
+            executor_bodies: Bodies::new(Room::CALLS),
+            replica_bodies: Bodies::new(Room::REPLICAS),
             sync_places: Semaphore::new(SYNC_WAITERS),
             settled_term: AtomicU64::new(0),
         };

@@ -271,6 +271,16 @@ mod tests {
         assert!(parse("orloj task submit echo --wait-timeout-ms 5").is_err());
         assert!(parse("orloj task submit echo --sync").is_err());
         assert!(parse("orloj task submit echo --sync --estimate-ms 5").is_ok());
+        // The wait of a synchronous call has a length of its own.
+        let both = parse("orloj task submit echo --sync --estimate-ms 5 --wait-timeout-ms 5").unwrap_err();
+        assert!(both.to_string().contains("--wait-timeout-ms"), "{both}");
+        for (some, none) in
+            [("--handlers echo", "--no-handlers"), ("--callback-host a.b", "--no-callback-hosts")]
+        {
+            assert!(parse(&format!("orloj caller put shop {some}")).is_ok(), "{some}");
+            assert!(parse(&format!("orloj caller put shop {none} --waiters 3")).is_ok(), "{none}");
+            assert!(parse(&format!("orloj caller put shop {some} {none}")).is_err(), "{some} {none}");
+        }
         assert!(parse("orloj task submit echo --wait --wait-timeout-ms 5 --backoff-ms 1,2,3").is_ok());
         assert!(parse("orloj task submit echo --strategy random --pin e1").is_err());
         assert!(parse("orloj task submit echo --strategy random --broadcast").is_err());

@@ -5,6 +5,7 @@
 //!  internal listener ─▶ api ─▶ store ◀─ transport ─▶ peers
 //! ```
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use orloj_api::{Api, Directory, Parts, Takes, debug_router, internal_router, peer, public_router};
-use orloj_model::id::NodeId;
+use orloj_model::id::{CallerId, NodeId};
 use orloj_model::time::{Clock, ClusterClock};
 use orloj_net::{Bounds, ClusterTls, TlsOptions, serve};
 use orloj_raft_store::http::HttpTransport;
@@ -214,12 +215,18 @@ async fn bind_if(option: &str, address: Option<&str>) -> anyhow::Result<Option<T
     }
 }
 
-fn api_options(config: &Config, cluster_secret: Secret, tls: Option<ClusterTls>) -> orloj_api::Options {
+fn api_options(
+    config: &Config,
+    cluster_secret: Secret,
+    max_running: BTreeMap<CallerId, u32>,
+    tls: Option<ClusterTls>,
+) -> orloj_api::Options {
     orloj_api::Options {
         audience: config.audience().to_owned(),
         cluster_secret,
         internal: config.store.internal.clone(),
         debug_probe: config.debug_probe,
+        max_running,
         tls,
     }
 }
@@ -273,12 +280,12 @@ impl Running {
             Arc::new(link),
             cluster_clock,
             Arc::new(SystemRandom),
-            orloj_scheduler::Options { max_running: secrets.max_running, ..config.scheduler.clone() },
+            orloj_scheduler::Options { max_running: secrets.max_running.clone(), ..config.scheduler.clone() },
             orloj_scheduler::metrics::Metrics::register(&mut registry),
         )
         .with_callbacks(callbacks);
         let parts = Parts {
-            options: api_options(config, secrets.cluster, tls.cluster),
+            options: api_options(config, secrets.cluster, secrets.max_running, tls.cluster),
             directory,
             backend: Arc::new(store.clone()),
             leader: Arc::new(scheduler.handle()),

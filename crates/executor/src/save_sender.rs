@@ -10,6 +10,7 @@ use crate::backoff::Backoff;
 use crate::core::Core;
 use crate::leader::CallError;
 use crate::saves::Sending;
+use crate::sync::lock;
 
 const PATH: &str = "/internal/v1/executors/save";
 
@@ -53,7 +54,8 @@ async fn rest(quiet: Option<Duration>) {
 
 async fn send(core: &Core, batch: &[Sending]) -> Result<Vec<bool>, CallError> {
     let saves: Vec<_> = batch.iter().map(|sending| sending.save.clone()).collect();
-    let body = Saves { executor_id: core.settings.id.clone(), saves };
+    let round = lock(&core.book).round();
+    let body = Saves { executor_id: core.settings.id.clone(), round, saves };
     let ack: SavesAck = core.leader.post(PATH, &body).await?;
     if ack.taken.len() == batch.len() {
         return Ok(ack.taken);

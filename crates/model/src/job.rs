@@ -245,12 +245,22 @@ impl Filled {
 pub struct Job {
     /// What it is.
     pub definition: Definition,
-    /// Grows by one with every edit, from 1.
+    /// Grows by one with every edit. The first one lies above every version of a job or calendar that its caller has
+    /// deleted before; it is 1 where there was none.
     pub version: u64,
     /// When it was created.
     pub created_at: Millis,
     /// When it was last edited.
     pub updated_at: Millis,
+}
+
+/// How far the versions of what a caller has deleted went: jobs and calendars together. What it creates under a name that
+/// it has used before begins above, so that nobody who holds a version of the old one changes the new one by it. One row
+/// for all names: one for each would be kept for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GoneVersions {
+    /// The highest of them.
+    pub highest: u64,
 }
 
 /// Why and since when a job is paused.
@@ -393,7 +403,7 @@ pub struct HistoryRow {
 pub struct CalendarRow {
     /// Which days it excludes.
     pub calendar: Calendar,
-    /// Grows by one with every edit, from 1.
+    /// Grows by one with every edit; the first one as of a [`Job`].
     pub version: u64,
     /// When it was created.
     pub created_at: Millis,

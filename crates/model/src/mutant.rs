@@ -89,6 +89,10 @@ mutants! {
     CallbackGivenUp = "callback-given-up";
     /// A job that is told to fire no more fires on.
     StopIgnored = "stop-ignored";
+    /// What a key may do in a second is given to it twice.
+    RateDoubled = "rate-doubled";
+    /// A callback that was heard is sent again.
+    CallbackRepeated = "callback-repeated";
 }
 
 /// Whether this fault is on. Always false without the feature.

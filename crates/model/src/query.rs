@@ -4,6 +4,7 @@ mod access;
 mod callback;
 mod graph;
 mod job;
+mod limit;
 
 pub use access::{
     Access, CallerView, access, access_key, access_keys_of, access_meta, audit, caller, caller_limits,
@@ -18,6 +19,7 @@ pub use job::{
     JobView, backfill, backfills, calendar, calendars_of, due_jobs, due_jobs_from, history, job, jobs,
     jobs_of, open_tasks_of, spreading, users_of, wanted_jobs,
 };
+pub use limit::{Reached, reached_limit};
 
 use crate::apply::{Meta, is_forgotten};
 use crate::command::Idempotency;

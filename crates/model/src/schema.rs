@@ -39,8 +39,8 @@ pub use graph::{
     GraphWorkTable, JobFlowTable, NodeTable, RunFlowTable, RunStepTable, RunTable, ShardPlanTable, WaitsTable,
 };
 pub use job::{
-    BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, JobHistoryTable, JobNextTable,
-    JobStateTable, JobTable, JobTasksTable, JobWantedTable, TaskJobTable,
+    BackfillTable, CalendarSpreadTable, CalendarTable, CalendarUseTable, GoneVersionsTable, JobHistoryTable,
+    JobNextTable, JobStateTable, JobTable, JobTasksTable, JobWantedTable, TaskJobTable,
 };
 
 table!(

@@ -106,11 +106,13 @@ pub enum TableId {
     AccessMeta = 66,
     /// [`crate::access::CallerLimits`] by caller.
     CallerLimits = 67,
+    /// [`crate::job::GoneVersions`] by caller.
+    GoneVersions = 68,
 }
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 44] = [
+    pub const ALL: [TableId; 45] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -155,6 +157,7 @@ impl TableId {
         TableId::Audit,
         TableId::AccessMeta,
         TableId::CallerLimits,
+        TableId::GoneVersions,
     ];
 }
 

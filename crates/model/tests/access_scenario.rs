@@ -16,6 +16,7 @@ use orloj_model::command::{
 };
 use orloj_model::graph::JobFlow;
 use orloj_model::job::Definition;
+use orloj_model::query::Reached;
 use orloj_model::task::Status;
 use orloj_model::trigger::SkipReason;
 use orloj_model::trigger::overlap::OverlapPolicy::Allow;
@@ -101,6 +102,38 @@ fn a_caller_is_made_once_and_changed_at_its_version() {
 fn put_limited(max_running: u32) -> AccessCommand {
     let limits = CallerLimits { max_running };
     AccessCommand::PutLimited { caller: caller(), expected: None, settings: settings(), limits, by: by(None) }
+}
+
+/// What holds a task that waits, as its owner reads it.
+#[test]
+fn the_limit_that_holds_a_task_is_that_of_its_job_or_of_its_caller() {
+    let limited = Definition { max_running: Some(1), ..definition(Allow) };
+    let mut world = World::with_job("j", limited);
+    run(&mut world, put_limited(3));
+    for task in 1..=3 {
+        let by_hand = world.run_now("j", task_id(task), None);
+        world.run(command(JobCommand::RunNow(Box::new(by_hand))));
+    }
+    world.run(submit(task_id(4), spec(), DueTime::After(0)));
+    let reached = |world: &World, task| {
+        let spec = world.task(task_id(task)).spec;
+        query::reached_limit(&world.tables, &spec, None).expect("maps do not fail")
+    };
+    assert_eq!((reached(&world, 3), reached(&world, 4)), (None, None));
+    world.grant(task_id(1), 1, "a");
+    let of_job = Reached { job: Some(key("j").job), most: 1 };
+    assert_eq!((reached(&world, 3), reached(&world, 4)), (Some(of_job.clone()), None));
+    // The model only tells; it is the leader who holds back.
+    world.grant(task_id(2), 1, "a");
+    world.grant(task_id(4), 1, "a");
+    let of_caller = Reached { job: None, most: 3 };
+    assert_eq!((reached(&world, 3), reached(&world, 4)), (Some(of_job), Some(of_caller)));
+    run(&mut world, put(None));
+    assert_eq!(reached(&world, 4), None);
+    // What the configuration says stands above the tables.
+    let plain = world.task(task_id(4)).spec;
+    let of = |most| query::reached_limit(&world.tables, &plain, Some(most)).expect("maps do not fail");
+    assert_eq!((of(3), of(4)), (Some(Reached { job: None, most: 3 }), None));
 }
 
 #[test]
@@ -215,6 +248,12 @@ fn a_job_that_was_let_in_before_its_caller_was_deleted_is_not_made() {
     run(&mut world, AccessCommand::DeleteCaller { caller: caller(), by: by(None) });
     assert_eq!(world.run(of_caller()), refused(Refusal::CallerNotFound));
     assert_eq!(query::job(&world.tables, &key("late")).expect("maps"), None);
+    run(&mut world, put(None));
+    assert!(matches!(world.run(of_caller()), Reply::Job { version: 1, .. }));
+    // With a caller goes what was remembered of the versions of its jobs.
+    let delete = JobCommand::Delete { job: key("late"), expected: Some(1), claim: None };
+    assert_eq!(world.run(command(delete)), Reply::Done);
+    run(&mut world, AccessCommand::DeleteCaller { caller: caller(), by: by(None) });
     run(&mut world, put(None));
     assert!(matches!(world.run(of_caller()), Reply::Job { version: 1, .. }));
 }

@@ -13,7 +13,9 @@ use orloj_model::command::{
 };
 use orloj_model::graph::{JobFlow, OnShardFailure, RESOLVE_PER_COMMAND, Role, STEPS_PER_COMMAND, WorkKind};
 use orloj_model::id::{ExecutorId, TaskId};
+use orloj_model::job::Definition;
 use orloj_model::key::WorkKey;
+use orloj_model::query::Reached;
 use orloj_model::task::{DependsOn, Outcome, Reason, Status, Strategy, TaskSpec};
 use orloj_model::trigger::SkipReason;
 use orloj_model::trigger::overlap::OverlapPolicy;
@@ -511,6 +513,26 @@ fn b106_overlap_looks_at_the_whole_run_and_a_queued_one_makes_no_step() {
 /// B105: upstream of a step stands its job, too.
 /// What is done to a job while it runs.
 type Befall<'a> = &'a dyn Fn(&World) -> Command;
+
+#[test]
+fn a_run_counts_against_no_limit_and_each_of_its_steps_does() {
+    let mut world = World::ready();
+    let limited = Definition { max_running: Some(1), ..definition(OverlapPolicy::Skip) };
+    let flow = JobFlow { steps: vec![step("one", &[]), step("two", &[])], ..JobFlow::default() };
+    let put = world.put_flow("j", limited, flow);
+    world.run(put);
+    let run = task_id(1);
+    world.fires("j", run);
+    world.go_on(&mut 100);
+    let steps = steps(&world, run);
+    let reached = |world: &World| {
+        let spec = world.task(steps["two"]).spec;
+        query::reached_limit(&world.tables, &spec, None).expect("maps do not fail")
+    };
+    assert_eq!((world.status(run), reached(&world)), (Status::Running, None));
+    world.grant(steps["one"], 1, "a");
+    assert_eq!(reached(&world), Some(Reached { job: Some(key("j").job), most: 1 }));
+}
 
 #[test]
 fn b105_a_run_that_has_begun_ends_when_its_job_is_paused_or_deleted_or_its_caller_disabled() {

@@ -59,6 +59,8 @@ fn a_calendar_that_is_used_stays() {
     assert_eq!(world.run(delete_calendar("free")), Reply::Done);
     let gone = Refusal::CalendarNotFound { calendar: calendar_name("free") };
     assert_eq!(world.run(delete_calendar("free")), refused(gone));
+    // One that comes under its name has no version that the old one had.
+    assert_eq!(world.run(put_calendar("free", Some(0), &["2000-01-01"])), Reply::Calendar { version: 2 });
 }
 
 #[test]

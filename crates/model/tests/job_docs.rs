@@ -85,7 +85,10 @@ impl Play {
     /// A task was made, or none.
     fn became(&mut self, reply: &Reply) -> bool {
         match reply {
-            Reply::Fired { task, queued: true } => self.queued = Some(*task),
+            Reply::Fired { task, queued: true } => {
+                self.queued = Some(*task);
+                self.stop_cancelled();
+            }
             Reply::Fired { task, queued: false } => self.start(*task),
             Reply::FireSkipped { .. } => return false,
             other => panic!("{other:?}"),
@@ -110,8 +113,22 @@ impl Play {
     fn end_first(&mut self) {
         let (at, task) = self.running.remove(0);
         self.world.now = at;
+        self.end(task, Outcome::Succeeded);
+    }
+
+    /// What is told to stop stops at once.
+    fn stop_cancelled(&mut self) {
+        let is_told = |(_, task): &(Millis, TaskId)| self.world.task(*task).state.cancel_requested;
+        let (told, others): (Vec<_>, Vec<_>) = self.running.iter().copied().partition(is_told);
+        self.running = others;
+        for (_, task) in told {
+            self.end(task, Outcome::Cancelled);
+        }
+    }
+
+    fn end(&mut self, task: TaskId, outcome: Outcome) {
         let fence = self.world.task(task).shards[0].open_attempt().unwrap().fence;
-        self.world.run(report(task, 1, fence, "a", Outcome::Succeeded));
+        self.world.run(report(task, 1, fence, "a", outcome));
         if let Some(next) = self.queued
             && self.world.task(next).state.reason == Reason::Ready
         {
@@ -157,6 +174,10 @@ fn a_fire_while_the_last_run_is_still_going_becomes_what_the_guide_says() {
     for kind in ["cron", "fixedRate", "fixedDelay", "once", "dailyWindow"] {
         assert!(rows.iter().any(|row| row.contains(&format!("\"{kind}\""))), "{kind} is not in the table");
     }
+    for overlap in ["skip", "allow", "queue", "cancelOther"] {
+        let named = format!("`{overlap}`");
+        assert!(rows.iter().any(|row| row.contains(&named)), "{overlap} is not in the table");
+    }
     for row in rows {
         let cell = |cell: &str| cell.trim().trim_matches('`').to_owned();
         let cells: Vec<String> = row.trim_matches('|').split('|').map(cell).collect();
@@ -167,6 +188,7 @@ fn a_fire_while_the_last_run_is_still_going_becomes_what_the_guide_says() {
             "skip" => OverlapPolicy::Skip,
             "allow" => OverlapPolicy::Allow,
             "queue" => OverlapPolicy::Queue,
+            "cancelOther" => OverlapPolicy::CancelOther,
             other => panic!("{other}"),
         };
         let spec = serde_json::from_str(spec).unwrap();

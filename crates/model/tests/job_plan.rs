@@ -39,7 +39,7 @@ impl Leader {
     fn plan(&mut self) -> Plan {
         let (view, heeded) = (self.world.job("j"), self.heeded());
         let mut draw = || draw(&mut self.drawn);
-        plan(&view, &heeded.calendars, self.world.now, &mut draw).expect("the triggers were checked")
+        plan(&view, &heeded.calendars, self.world.wall(), &mut draw).expect("the triggers were checked")
     }
 
     /// Does what there is to do; the replies, and when to look again.
@@ -168,6 +168,27 @@ fn b62_an_hour_without_a_leader_makes_one_task_where_nothing_is_in_time() {
         "each of the others is accounted for"
     );
     assert_eq!(again, Some(FIRST + 61 * MINUTE));
+}
+
+/// B62: to a job a clock that is stepped forward is an outage, and one that is stepped back is a wait.
+#[test]
+fn b62_a_step_of_the_clock_is_a_count_and_the_job_goes_on() {
+    let mut leader = Leader::of(every_second(Misfire::Skip, Allow));
+    leader.world.now = T0 + 1_000;
+    leader.work();
+    leader.world.now += 300_000;
+    let (replies, again) = leader.work();
+    assert_eq!(replies.len(), 7, "one skip for what is late, and what is in time");
+    let fired: Vec<Millis> = seconds(1..=1).into_iter().chain(seconds(296..=301)).collect();
+    assert_eq!((leader.fired(), again), (fired, Some(T0 + 302_000)));
+    let skips = [(SkipReason::Misfire, 294, T0 + 2_000, T0 + 295_000)];
+    assert_eq!(leader.world.skips("j"), skips);
+    // Right again, and so five minutes back: nothing is done twice, nothing more is missed, and then it goes on.
+    leader.world.ahead = 300_000;
+    assert_eq!(leader.work(), (vec![], Some(T0 + 302_000)));
+    leader.world.now += 301_000;
+    leader.work();
+    assert_eq!((leader.fired().last(), leader.world.skips("j").len()), (Some(&(T0 + 302_000)), 1));
 }
 
 #[test]

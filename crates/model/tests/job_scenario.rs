@@ -744,6 +744,30 @@ fn b109_a_deleted_job_leaves_its_running_tasks_alone() {
     assert_eq!(world.history("j").len(), 1);
 }
 
+/// Whoever has seen the old job holds a version of it, and must not change the new one by that.
+#[test]
+fn b66_a_version_of_a_deleted_job_is_none_of_the_one_that_follows_it() {
+    let mut world = World::with_job("j", definition(Skip));
+    let edit = world.put("j", Some(1), definition(Queue));
+    assert!(matches!(world.run(edit), Reply::Job { version: 2, .. }));
+    assert_eq!(world.run(delete("j", Some(2))), Reply::Done);
+    let put = world.put("j", Some(0), definition(Skip));
+    let reply = world.run(put);
+    assert!(matches!(reply, Reply::Job { version: 3, .. }), "{reply:?}");
+    for seen in 1..=2 {
+        let stale = refused(Refusal::VersionMismatch { current: 3 });
+        let edit = world.put("j", Some(seen), definition(Allow));
+        assert_eq!(world.run(edit), stale);
+        assert_eq!(world.run(delete("j", Some(seen))), stale);
+    }
+    // So it stays however often it goes and comes, and a name that is new begins there, too.
+    assert_eq!(world.run(delete("j", Some(3))), Reply::Done);
+    for job in ["j", "k"] {
+        let put = world.put(job, Some(0), definition(Skip));
+        assert!(matches!(world.run(put), Reply::Job { version: 4, .. }), "{job}");
+    }
+}
+
 #[test]
 fn a_run_by_hand_follows_the_policy_and_says_what_it_came_to() {
     let mut world = World::with_job("j", definition(Skip));

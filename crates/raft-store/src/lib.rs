@@ -23,6 +23,7 @@
 #![warn(clippy::iter_over_hash_type, reason = "its order differs between two runs of one seed")]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
+mod applier;
 mod bootstrap;
 mod coalesce;
 pub mod codec;

@@ -1,7 +1,6 @@
 //! The adapter between openraft and the model: committed entries in, tables and replies out.
 //!
-//! One call of `apply` is one write to the state database (several when it is very large), with the applied
-//! position in it. Proposers are answered, views published and events sent after the write, never before.
+//! What is done with the entries themselves stands in [`applier`](crate::applier); here is where it is done.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,26 +9,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use futures_util::{Stream, StreamExt as _};
-use openraft::entry::RaftEntry as _;
-use openraft::storage::{ApplyResponder, EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot};
+use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot};
 use openraft::{OptionalSend, alias::SnapshotOf};
-use orloj_model::id::Millis;
-use orloj_model::tables::Write as _;
-use orloj_model::{Batch, Clock, Event};
+use orloj_model::{Clock, Event};
 use tokio::sync::{broadcast, mpsc, watch};
 
-use crate::codec::{self, Schema};
+use crate::applier::{Applier, Committed, WRITE_BYTES, encoded_bytes};
 use crate::disk::Disk;
 use crate::error::Fault;
 use crate::faults::Faults;
 use crate::runner::{Runner, blocking};
 use crate::snapshot::{Handle, Live, Snapshots, Taken};
 use crate::status::{Checkpoint, TERM_EVERY};
-use crate::tables::{Changed, Overlay, Position, StateDb, View};
-use crate::types::{Entry, LogId, LogState, LoggedMembership, Payload, Replies, SnapshotMeta, TypeConfig};
+use crate::tables::{Position, StateDb, View};
+use crate::types::{LogId, LogState, LoggedMembership, SnapshotMeta, TypeConfig};
 
-/// An apply that has written this much is written to the database before it goes on, in bytes.
-const WRITE_BYTES: usize = 8 << 20;
+/// Entries of more bytes together than this are applied apart from the runtime's own threads: about where their
+/// work, some tenths of a millisecond, outweighs the change of thread.
+const INLINE_BYTES: usize = 8 << 10;
 /// Applied entries that a slow reader of the events may lag behind.
 const EVENTS_KEPT: usize = 4096;
 
@@ -68,7 +65,7 @@ pub struct Published {
 }
 
 impl Published {
-    fn new(state: &StateDb, position: &Position) -> Self {
+    pub(crate) fn new(state: &StateDb, position: &Position) -> Self {
         Published {
             view: ArcSwap::from_pointee(state.view(position)),
             applied: watch::Sender::new(position.index()),
@@ -115,7 +112,11 @@ impl Published {
         self.installed.load(Ordering::Relaxed)
     }
 
-    fn note_term(&self, id: LogId) {
+    pub(crate) fn count(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_term(&self, id: LogId) {
         if id.index.is_multiple_of(TERM_EVERY) {
             let mut terms = self.terms.lock().unwrap_or_else(PoisonError::into_inner);
             if terms.len() == TERMS_KEPT {
@@ -125,7 +126,7 @@ impl Published {
         }
     }
 
-    fn advance(&self, state: &StateDb, position: &Position, checkpoints: bool) {
+    pub(crate) fn advance(&self, state: &StateDb, position: &Position, checkpoints: bool) {
         if checkpoints {
             self.checkpoints.store(Arc::new(position.checkpoints.clone()));
         }
@@ -133,7 +134,7 @@ impl Published {
         self.applied.send_replace(position.index());
     }
 
-    fn tell(&self, events: Vec<AppliedEvents>) {
+    pub(crate) fn tell(&self, events: Vec<AppliedEvents>) {
         for event in events {
             // Nobody listens on a node that does not lead: no fault.
             let _ = self.events.send(Arc::new(event));
@@ -144,26 +145,13 @@ impl Published {
 /// The state machine.
 pub struct Machine {
     live: Live,
-    state: StateDb,
-    position: Position,
+    tables: Applier,
     snapshots: Arc<Snapshots>,
-    published: Arc<Published>,
     disk: Arc<Disk>,
     faults: Faults,
     runner: Arc<dyn Runner>,
-    clock: Arc<dyn Clock>,
     /// Closes when the machine is dropped, and with it its hold on the database.
     _alive: mpsc::Sender<()>,
-}
-
-/// Entries that are being applied and are not written yet.
-struct Work {
-    overlay: Overlay,
-    changed: Changed,
-    /// The last time that an entry was stamped with.
-    now_ms: Option<Millis>,
-    events: Vec<AppliedEvents>,
-    answers: Vec<(ApplyResponder<TypeConfig>, Replies)>,
 }
 
 impl Machine {
@@ -179,30 +167,19 @@ impl Machine {
     ) -> Result<Machine, Fault> {
         let position = state.position()?;
         let published = Arc::new(Published::new(&state, &position));
-        let machine = Machine {
-            live,
-            state,
-            position,
-            snapshots,
-            published,
-            disk,
-            faults,
-            runner,
-            clock,
-            _alive: alive,
-        };
-        machine.clock.heard(machine.position.now_ms);
-        Ok(machine)
+        let tables = Applier { state, position, published, clock };
+        tables.hear_of_the_tables()?;
+        Ok(Machine { live, tables, snapshots, disk, faults, runner, _alive: alive })
     }
 
     /// What it publishes.
     pub fn published(&self) -> Arc<Published> {
-        Arc::clone(&self.published)
+        Arc::clone(&self.tables.published)
     }
 
     /// Its position, for status and tests.
     pub fn position(&self) -> &Position {
-        &self.position
+        &self.tables.position
     }
 
     /// Takes a snapshot where the log begins, or will begin, behind the last one. A crash can leave it so: what
@@ -212,7 +189,7 @@ impl Machine {
     /// # Errors
     /// IO.
     pub async fn cover(&self, log: &LogState) -> Result<(), Fault> {
-        let applied = self.position.applied;
+        let applied = self.tables.position.applied;
         let begins = if log.last_log_id < applied { applied } else { log.last_purged_log_id };
         let covered = self.snapshots.current().and_then(|current| current.meta().last_log_id);
         if begins <= covered || applied <= covered {
@@ -222,79 +199,37 @@ impl Machine {
         blocking(&*self.runner, move || snapshots.keep(taken)).await.map(|_| ())
     }
 
-    fn begin(&self) -> Work {
-        Work {
-            overlay: self.state.overlay(&self.position),
-            changed: Changed::default(),
-            now_ms: None,
-            events: Vec::new(),
-            answers: Vec::new(),
-        }
-    }
-
-    /// Applies one entry to the overlay.
-    fn step(&mut self, work: &mut Work, entry: Entry) -> Result<Replies, Fault> {
-        let id: LogId = entry.log_id();
-        let mut replies = Replies::default();
-        match entry.payload {
-            Payload::Blank => {}
-            Payload::Membership(membership) => {
-                self.position.membership = LoggedMembership::new(Some(id), membership);
-                work.changed.membership = true;
-            }
-            Payload::Normal(encoded) => {
-                let batch: Batch = codec::decode(Schema::Batch, &encoded.0)
-                    .map_err(Fault::codec(format!("the batch of entry {}", id.index)))?;
-                self.published.bytes.fetch_add(encoded.0.len() as u64, Ordering::Relaxed);
-                work.now_ms = work.now_ms.max(Some(batch.now_ms));
-                let mut events = Vec::new();
-                replies.0 = orloj_model::apply(&mut work.overlay, id.index, &batch, &mut events)?;
-                if !events.is_empty() {
-                    work.events.push(AppliedEvents { index: id.index, events });
-                }
-            }
-        }
-        work.changed.checkpoints |= self.position.advance(id, work.overlay.digest());
-        self.published.note_term(id);
-        Ok(replies)
-    }
-
-    /// Writes what has been applied, and then tells everybody.
-    fn write(&mut self, work: Work) -> Result<(), Fault> {
-        self.position.take_note(&work.overlay)?;
-        self.state.commit(work.overlay, &self.position, work.changed)?;
-        self.published.advance(&self.state, &self.position, work.changed.checkpoints);
-        if let Some(now_ms) = work.now_ms {
-            self.clock.heard(now_ms);
-        }
-        self.published.tell(work.events);
-        for (responder, replies) in work.answers {
-            responder.send(replies);
-        }
-        Ok(())
-    }
-
     async fn apply_all<S>(&mut self, mut entries: S) -> Result<(), io::Error>
     where
         S: Stream<Item = Result<EntryResponder<TypeConfig>, io::Error>> + Unpin + OptionalSend,
     {
-        let mut work = self.begin();
+        let (mut committed, mut bytes) = (Vec::new(), 0);
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
-            let replies = self.step(&mut work, entry)?;
-            if let Some(responder) = responder {
-                work.answers.push((responder, replies));
-            }
-            if work.overlay.bytes() > WRITE_BYTES {
-                self.write(work)?;
-                work = self.begin();
+            bytes += encoded_bytes(&entry);
+            committed.push((entry, responder));
+            if bytes > WRITE_BYTES {
+                self.apply_some(std::mem::take(&mut committed), std::mem::take(&mut bytes)).await?;
             }
         }
-        Ok(self.write(work)?)
+        Ok(self.apply_some(committed, bytes).await?)
+    }
+
+    /// Applies entries here where that takes less time than to wake another thread, else apart, so that a large
+    /// one, or a database that makes its writers wait, holds up no vote and no heartbeat.
+    async fn apply_some(&mut self, committed: Vec<Committed>, bytes: usize) -> Result<(), Fault> {
+        if bytes <= INLINE_BYTES {
+            return self.tables.apply(committed);
+        }
+        let mut tables = self.tables.clone();
+        let work = move || tables.apply(committed).map(|()| tables);
+        self.tables = blocking(&*self.runner, work).await?;
+        Ok(())
     }
 
     async fn install(&mut self, snapshot: Handle) -> Result<(), Fault> {
-        let (mut live, old, snapshots) = (self.live.clone(), self.state.clone(), Arc::clone(&self.snapshots));
+        let (mut live, old, snapshots) =
+            (self.live.clone(), self.tables.state.clone(), Arc::clone(&self.snapshots));
         let work = move || {
             let state = live.replace(&old, &snapshot)?;
             let position = state.position()?;
@@ -305,22 +240,27 @@ impl Machine {
             snapshots.adopt(&snapshot)?;
             Ok((live, state, position))
         };
-        (self.live, self.state, self.position) = blocking(&*self.runner, work).await?;
-        self.published.advance(&self.state, &self.position, true);
-        self.published.installed.fetch_add(1, Ordering::Relaxed);
-        self.clock.heard(self.position.now_ms);
-        self.published.tell(vec![AppliedEvents { index: self.position.index(), events: Vec::new() }]);
-        tracing::info!(index = self.position.index(), "a snapshot took the place of the tables");
+        (self.live, self.tables.state, self.tables.position) = blocking(&*self.runner, work).await?;
+        self.tables.published.advance(&self.tables.state, &self.tables.position, true);
+        self.tables.published.installed.fetch_add(1, Ordering::Relaxed);
+        self.tables.hear_of_the_tables()?;
+        self.tables
+            .published
+            .tell(vec![AppliedEvents { index: self.tables.position.index(), events: Vec::new() }]);
+        tracing::info!(index = self.tables.position.index(), "a snapshot took the place of the tables");
         Ok(())
     }
 
     fn meta(&self) -> SnapshotMeta {
-        SnapshotMeta { last_log_id: self.position.applied, last_membership: self.position.membership.clone() }
+        SnapshotMeta {
+            last_log_id: self.tables.position.applied,
+            last_membership: self.tables.position.membership.clone(),
+        }
     }
 
     /// Takes a checkpoint now, between two applies, so that data and position agree.
     async fn take(&self) -> Result<Taken, Fault> {
-        let (snapshots, state, meta) = (Arc::clone(&self.snapshots), self.state.clone(), self.meta());
+        let (snapshots, state, meta) = (Arc::clone(&self.snapshots), self.tables.state.clone(), self.meta());
         blocking(&*self.runner, move || snapshots.take(&state, meta)).await
     }
 
@@ -337,7 +277,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
     type SnapshotBuilder = Builder;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, LoggedMembership), io::Error> {
-        Ok((self.position.applied, self.position.membership.clone()))
+        Ok((self.tables.position.applied, self.tables.position.membership.clone()))
     }
 
     async fn apply<S>(&mut self, entries: S) -> Result<(), io::Error>
@@ -358,7 +298,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         let taken = match self.snapshots.current() {
-            Some(current) if current.meta().last_log_id == self.position.applied => {
+            Some(current) if current.meta().last_log_id == self.tables.position.applied => {
                 Ok(Made::Already(current))
             }
             _ => self.take().await.map(Made::Now),

@@ -12,6 +12,8 @@
 //!                           └───────────────────┴────────────────────┴──────────────────────┘
 //! ```
 //!
+//! A task that a job is about to make is placed before it is there: it waits for one plan, and is Granting or gone.
+//!
 //! A shard is never placed from memory alone: the grant is a guarded command, so a wrong or stale belief in
 //! here costs a refused command and nothing else.
 

@@ -14,6 +14,9 @@ pub enum LeaderError {
     /// This node leads but has not loaded its tables yet.
     #[error("the leader is not serving yet")]
     NotServing,
+    /// The sender knows of an earlier leader's round alone; this one's is on its way to it.
+    #[error("the sender has not heard of this leader's round yet")]
+    EarlierRound,
     /// Too much is waiting.
     #[error("the leader is overloaded")]
     Overloaded,

@@ -205,9 +205,10 @@ impl Scheduler {
     /// A running handler's progress and checkpoints. Answered when they are committed.
     ///
     /// # Errors
-    /// As [`report`](Scheduler::report).
+    /// As [`report`](Scheduler::report); [`LeaderError::EarlierRound`] of who has heard of an earlier leader alone.
     pub async fn save(&self, saves: Saves) -> Result<SavesAck, LeaderError> {
         let round = self.round()?;
+        check_round(saves.round, round)?;
         check_batch("saves", saves.saves.len())?;
         let commands = saves.saves.into_iter().map(save_command).collect::<Result<Vec<_>, _>>()?;
         let applied = self.inner.store.propose_in_round(round, commands).await?;
@@ -261,6 +262,14 @@ fn check_batch(field: &'static str, length: usize) -> Result<(), LeaderError> {
         return Err(LeaderError::Invalid { field, problem });
     }
     Ok(())
+}
+
+/// Whether who has seen the round `said` speaks to a leader of `round`; 0 says nothing.
+fn check_round(said: Round, round: Round) -> Result<(), LeaderError> {
+    match said != 0 && said < round {
+        true => Err(LeaderError::EarlierRound),
+        false => Ok(()),
+    }
 }
 
 fn executor_id(text: &str) -> Result<ExecutorId, LeaderError> {
@@ -419,6 +428,14 @@ mod tests {
             let command = report_command(&id, report(started_at, ended_at)).unwrap();
             let Command::Report(report) = command else { panic!("{command:?}") };
             assert_eq!((report.started_at, report.ended_at), (Some(0), Some(LAST_INSTANT)));
+        }
+    }
+
+    #[test]
+    fn what_was_saved_under_an_earlier_leader_is_not_taken_again() {
+        assert_eq!(check_round(6, 7), Err(LeaderError::EarlierRound));
+        for said in [0, 7, 8] {
+            assert_eq!(check_round(said, 7), Ok(()), "{said}");
         }
     }
 

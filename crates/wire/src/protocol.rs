@@ -153,7 +153,8 @@ pub struct Heartbeat {
     pub executor_id: String,
     /// Its life.
     pub incarnation: u64,
-    /// The highest round that it has seen.
+    /// The highest round that it has seen. One of an earlier round than the leader's tells what is held, and not that its
+    /// sender lives.
     pub round: u64,
     /// Attempts in the queue and in slots.
     pub holding: Vec<Held>,
@@ -311,6 +312,10 @@ pub struct Save {
 pub struct Saves {
     /// The sender.
     pub executor_id: String,
+    /// The highest round that it has seen; 0 where it does not say. A leader of a later one takes nothing, so that
+    /// nobody can bring back what was saved under its predecessor.
+    #[serde(default)]
+    pub round: u64,
     /// At most 256.
     pub saves: Vec<Save>,
 }

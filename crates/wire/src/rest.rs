@@ -238,7 +238,7 @@ pub struct Task {
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
-    /// What it waits for while it is `ready` and no executor can take it, in words for people. Not in a list.
+    /// What it waits for while it is `ready`: an executor, or a place below `maxRunning`. In words for people; not in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
     /// Where its callback stands. Not in a list.

@@ -22,6 +22,14 @@ fn rows(first: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// Each kind of trigger has its row.
+fn names_every_kind(rows: &[Vec<String>]) {
+    for kind in ["cron", "fixedRate", "fixedDelay", "once", "dailyWindow"] {
+        let named = format!("\"kind\":\"{kind}\"");
+        assert!(rows.iter().any(|row| row[0].contains(&named)), "{kind} is not in the table");
+    }
+}
+
 fn at(text: &str) -> Millis {
     Time::parse(text).unwrap_or_else(|error| panic!("{error}")).0
 }
@@ -41,6 +49,7 @@ fn schedule(trigger: &str, created: Millis) -> Schedule {
 fn every_kind_fires_as_the_guide_says_also_at_the_clock_change() {
     let rows = rows("| trigger | from | fires |");
     assert!(rows.len() >= 7, "the table is not found");
+    names_every_kind(&rows);
     for row in rows {
         let [trigger, from, fires] = &row[..] else { panic!("three cells: {row:?}") };
         let right = instants(fires);
@@ -54,6 +63,7 @@ fn every_kind_fires_as_the_guide_says_also_at_the_clock_change() {
 fn what_was_missed_becomes_what_the_guide_says() {
     let rows = rows("| trigger | misfire | decided |");
     assert!(rows.len() >= 9, "the table is not found");
+    names_every_kind(&rows);
     for row in rows {
         let [trigger, misfire, decided, back, fires, skipped] = &row[..] else {
             panic!("six cells: {row:?}")

@@ -22,6 +22,7 @@ pub mod executors;
 mod final_table;
 pub mod host;
 pub mod jobs;
+mod knocker;
 pub mod machine;
 pub mod mutants;
 pub mod nemesis;

@@ -2,6 +2,7 @@
 
 mod seams;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +39,13 @@ pub const CALLER: &str = "sim";
 pub const ACCESS_KEY: &str = "ak_sim";
 /// The clients' secret.
 pub const CALLER_SECRET: &str = "sk_SSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSSS";
+/// The access key that may do little.
+pub const NARROW_KEY: &str = "ak_narrow";
+/// The secret of that key.
+pub const NARROW_SECRET: &str = "sk_NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNN";
+/// What that key may do, whichever replica leads.
+pub const NARROW: Limits =
+    Limits { requests_per_s: 4.0, requests_burst: 4, submits_per_s: 1.0, submits_burst: 1, waiters: 1 };
 /// What executors sign with.
 pub const EXECUTOR_SECRET: &str = "ek_EEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEEE";
 const CLUSTER_SECRET: &str = "ck_CCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCCC";
@@ -140,7 +148,6 @@ impl Process {
 
     /// Runs until the replica must end; answers why.
     async fn run(&self, setup: Setup, clock: Arc<dyn Clock>) -> anyhow::Result<String> {
-        let secret = |text: &str| Secret::new(text).ok_or_else(|| anyhow::anyhow!("an empty secret"));
         let place = setup.place;
         let cluster_clock = ClusterClock::new(Arc::clone(&clock));
         let environment = Environment {
@@ -170,6 +177,7 @@ impl Process {
                 cluster_secret: secret(CLUSTER_SECRET)?,
                 internal: setup.store.internal,
                 debug_probe: false,
+                max_running: BTreeMap::new(),
                 tls: None,
             },
             directory,
@@ -203,8 +211,12 @@ impl Process {
     }
 }
 
+fn secret(text: &str) -> anyhow::Result<Secret> {
+    Secret::new(text).ok_or_else(|| anyhow::anyhow!("an empty secret"))
+}
+
 fn keyring(caller: Secret, executors: Secret) -> anyhow::Result<Keyring> {
-    // The checkers are about tasks; limits of rates have tests of their own.
+    // The load is not held up; limits of rates are those of another key.
     let limits = Limits {
         requests_per_s: 100_000.0,
         requests_burst: 100_000,
@@ -214,6 +226,7 @@ fn keyring(caller: Secret, executors: Secret) -> anyhow::Result<Keyring> {
     };
     let mut keyring = Keyring::new();
     keyring.add_caller(CallerId::new(CALLER)?, ACCESS_KEY, caller, limits)?;
+    keyring.add_caller(CallerId::new("narrow")?, NARROW_KEY, secret(NARROW_SECRET)?, NARROW)?;
     keyring.share_with_executors(executors)?;
     let entry = HostEntry {
         host: SINK_NAME.to_owned(),

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Client, Load};
 use crate::final_table;
 use crate::jobs::{self, Jobs, SimJob, Wish};
+use crate::knocker;
 use crate::nemesis::Nemesis;
 use crate::panics;
 use crate::place::{CLIENTS, EXECUTORS, Place, SINK_NAME, SINK_PORT};
@@ -137,6 +138,7 @@ impl Run {
         for client in std::mem::take(&mut self.clients) {
             self.world.spawn(client.run(Arc::clone(&load), stop.clone()));
         }
+        knocker::start(&self.world, &stop)?;
         self.phase("load");
         self.nemesis = Nemesis::new(plan, self.world.now_ms);
         self.pass_until(plan.load_ms, |_| false)?;

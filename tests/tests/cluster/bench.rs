@@ -9,8 +9,9 @@ use orloj_tests::setup::{long, pick};
 use serde_json::Value;
 use tokio::process::Command;
 
-/// In the long form 95 % of the submissions are acknowledged within so many ms, also beside a hammer.
-const P95_MS: f64 = 10.0;
+/// In the long form submissions beside a hammer take at most so many times as long as before it came: half of them, and
+/// 95 %. A ratio of one run, since a debug build on any machine says nothing of a time; `orloj bench callers` does.
+const SLOWER: [(&str, f64); 2] = [("p50", 5.0), ("p95", 10.0)];
 
 /// Runs `orloj bench` with data in `dir`; returns its JSON.
 async fn bench(dir: &Path, arguments: &[&str]) -> Value {
@@ -117,11 +118,12 @@ async fn a_key_that_keeps_to_no_limit_gets_429_and_the_others_nothing_of_it_over
     let submissions = 10 * seconds.parse::<u64>().unwrap();
     for name in ["submit", "submit, beside a hammer"] {
         assert_eq!(run["latencies"][name]["count"], submissions, "{name}: {run}");
-        // Of a few submissions on a busy machine the slowest say nothing.
-        if long() {
-            let p95 = run["latencies"][name]["p95"].as_f64().unwrap();
-            assert!(p95 < P95_MS, "{name}: {p95} ms: {run}");
-        }
+    }
+    // Few submissions say nothing of a share of them.
+    for (share, times) in SLOWER.into_iter().filter(|_| long()) {
+        let of = |name: &str| run["latencies"][name][share].as_f64().unwrap();
+        let (before, beside) = (of("submit"), of("submit, beside a hammer"));
+        assert!(beside <= times * before, "{share}: {before} ms, then {beside} ms: {run}");
     }
     assert!(figure(run, "hammer refused with 429") > 50.0, "{run}");
 }

@@ -120,19 +120,21 @@ async fn b02_an_overlap_ban_is_not_forgotten_when_leader_and_executor_die_togeth
 #[tokio::test(flavor = "multi_thread")]
 async fn b13_a_leader_that_goes_around_an_instant_swallows_none() {
     const EVERY: i64 = 1_000;
-    let offsets = pick(vec![-200, -20, 0, 60], (-10..=10).map(|step| step * 100).collect());
+    let both = [Signal::TERM, Signal::KILL];
+    let of_short = vec![(-200, both[0]), (-20, both[1]), (0, both[0]), (60, both[1])];
+    let of_long = (-10..=10).flat_map(|step| both.map(|signal| (step * 100, signal))).collect();
+    let trials: Vec<(i64, Signal)> = pick(of_short, of_long);
     let cluster = Cluster::start(Setup::default()).await;
     let client = cluster.client();
     let mut tick = job("tick", EVERY as u64, "fireAll", "allow", json!({}));
     tick.misfire_grace_ms = Some(0);
     client.create_job(&tick).await.expect("the job is created");
-    for (number, offset) in offsets.into_iter().enumerate() {
+    for (offset, signal) in trials {
         let before = made(&client, "tick").await;
         until("it fires", PATIENCE, async || made(&client, "tick").await > before + 1).await;
         let leader = cluster.replica(cluster.leader().await);
         let next = next_fire(&client, "tick").await;
         wall_shows(next + EVERY + offset).await;
-        let signal = if number % 2 == 0 { Signal::TERM } else { Signal::KILL };
         let pid = cluster.pid(&leader);
         send(pid, signal);
         ended(pid, Duration::from_secs(30)).await;
@@ -197,12 +199,7 @@ async fn b24_a_ban_on_overlap_ends_with_the_task_whoever_was_killed() {
             2 => executors.clone(),
             _ => replicas.iter().chain(&executors).cloned().collect(),
         };
-        victims.iter().for_each(|name| send(cluster.pid(name), Signal::KILL));
-        for name in &victims {
-            cluster.kill(name).await;
-            cluster.start_again(name, &[]);
-        }
-        cluster.all_answer().await;
+        die_together(&cluster, &victims).await;
         let ended = client.wait(&task.task_id, PATIENCE).await.expect("it ends");
         assert_eq!(ended.status, "FAILED", "round {round}: {ended:?}");
         let before = made(&client, "held").await;
@@ -215,6 +212,40 @@ async fn b24_a_ban_on_overlap_ends_with_the_task_whoever_was_killed() {
     let (last, _) = running(&client, "held").await;
     client.pause_job("held", "that will do").await.expect("the job is paused");
     client.cancel(&last.task_id).await.expect("it is cancelled");
+    forbade_overlap(&client, "held").await;
+}
+
+/// Kills processes in the same moment and starts them again.
+async fn die_together(cluster: &Cluster, victims: &[String]) {
+    victims.iter().for_each(|name| send(cluster.pid(name), Signal::KILL));
+    for name in victims {
+        cluster.kill(name).await;
+        cluster.start_again(name, &[]);
+    }
+    cluster.all_answer().await;
+}
+
+/// While only schedulers die, the leader or all of them, the task that they know of goes on, and the ban ends with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn b24_a_ban_outlives_every_scheduler_and_ends_with_the_task() {
+    let cluster = Cluster::start(Setup::default()).await;
+    let client = cluster.client();
+    client.create_job(&held("held", 5_000)).await.expect("the job is created");
+    for all in [false, true] {
+        let (task, _) = running(&client, "held").await;
+        let victims = match all {
+            true => (0..3).map(|place| cluster.replica(place)).collect(),
+            false => vec![cluster.replica(cluster.leader().await)],
+        };
+        die_together(&cluster, &victims).await;
+        let ended = client.wait(&task.task_id, PATIENCE).await.expect("it ends");
+        let attempts = ended.attempts.as_ref().map(Vec::len);
+        assert_eq!((ended.status.as_str(), attempts), ("SUCCESS", Some(1)), "all: {all}: {ended:?}");
+        until("the next instant fires", PATIENCE, async || {
+            fired(&history(&client, "held").await).last().is_some_and(|(_, last)| *last != task.task_id)
+        })
+        .await;
+    }
     forbade_overlap(&client, "held").await;
 }
 
@@ -318,16 +349,49 @@ async fn b31_jobs_of_every_kind_of_trigger_go_on_when_the_executors_come_back() 
         }
     };
     succeed(2).await;
-    running(&client, "rate").await;
     let executors: Vec<String> = (0..2).map(|place| cluster.executor(place)).collect();
-    for name in &executors {
-        cluster.kill(name).await;
+    for away_ms in pick(vec![5_000], vec![5_000, 30_000, 120_000]) {
+        running(&client, "rate").await;
+        for name in &executors {
+            cluster.kill(name).await;
+        }
+        wall_shows(SystemClock::new().wall_ms() + away_ms).await;
+        for name in &executors {
+            cluster.start_again(name, &[]);
+        }
+        succeed(3).await;
     }
-    wall_shows(SystemClock::new().wall_ms() + 5_000).await;
-    for name in &executors {
-        cluster.start_again(name, &[]);
+}
+
+/// A job is deleted right after a fire and created anew under its id, while leaders die: each one fires by its own anchor,
+/// and has nothing of the one before.
+#[tokio::test(flavor = "multi_thread")]
+async fn b66_a_job_that_comes_and_goes_fires_by_its_own_anchor_each_time() {
+    const EVERY: i64 = 500;
+    let rounds = pick(6, 50);
+    let cluster = Cluster::start(Setup::default()).await;
+    let client = cluster.client();
+    let tick = job("tick", EVERY as u64, "fireAll", "allow", json!({}));
+    let (mut runs, mut version) = (BTreeSet::new(), 0);
+    for round in 0..rounds {
+        let created = client.put_job("tick", &tick, Some(0)).await.expect("the job is created");
+        assert!(created.version > version, "round {round}: version {} after {version}", created.version);
+        version = created.version;
+        if round % 3 == 1 {
+            die_together(&cluster, &[cluster.replica(cluster.leader().await)]).await;
+        }
+        until("it fires", PATIENCE, async || made(&client, "tick").await >= 2).await;
+        let instants = fired(&history(&client, "tick").await);
+        let anchor = created.created_at.0;
+        let by_anchor = |at: i64| at > anchor && (at - anchor) % EVERY == 0;
+        assert!(instants.iter().all(|(at, _)| by_anchor(*at)), "round {round}: {instants:?} from {anchor}");
+        assert_eq!(instants[0].0, anchor + EVERY, "round {round}: the first one is its own");
+        // The key of a run of the one before stands for nothing of this one.
+        let run = orloj_wire::rest::job::RunJob { params: None, overlap: None };
+        let run = client.run_job("tick", &run, Some("again")).await.expect("it is run");
+        assert!(runs.insert(run.task_id), "round {round}");
+        client.delete_job("tick", Some(version)).await.expect("it is deleted");
     }
-    succeed(3).await;
 }
 
 /// From the answer to a pause on nothing fires, however close the next instant was.

@@ -11,6 +11,7 @@ mod admin_listener;
 mod all_killed;
 mod bench;
 mod callbacks;
+mod captured;
 mod clients;
 mod clock;
 mod crowd;

@@ -2,8 +2,9 @@
 
 use orloj_model::id::{CalendarName, CallerId, JobId};
 use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, HistoryRow, JobKey};
-use orloj_model::query::{self, JobView};
+use orloj_model::query::{self, JobView, Reached};
 use orloj_model::tables::Read;
+use orloj_model::task::TaskSpec;
 use orloj_raft_store::Store;
 
 use super::{At, StorageFault};
@@ -46,6 +47,12 @@ pub trait JobReads {
     ) -> Result<At<Vec<(CalendarKey, CalendarRow)>>, StorageFault>;
     /// Jobs that use a calendar, by id; at most `limit`.
     fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault>;
+    /// The limit on running tasks that holds a task which waits; `configured` is one of its caller.
+    fn reached_limit(
+        &self,
+        spec: &TaskSpec,
+        configured: Option<u32>,
+    ) -> Result<Option<Reached>, StorageFault>;
 }
 
 /// Reads a page of jobs from any tables.
@@ -138,5 +145,13 @@ impl JobReads for Store {
     fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault> {
         let view = self.view();
         Ok(At { applied: view.applied(), value: query::users_of(&view, key, None, limit)? })
+    }
+
+    fn reached_limit(
+        &self,
+        spec: &TaskSpec,
+        configured: Option<u32>,
+    ) -> Result<Option<Reached>, StorageFault> {
+        Ok(query::reached_limit(&self.view(), spec, configured)?)
     }
 }

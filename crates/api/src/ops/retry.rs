@@ -57,7 +57,7 @@ impl Call<'_> {
     fn can_start(&self, spec: &TaskSpec) -> Result<(), Failure> {
         if !self.has_handler(&spec.handler)? {
             let detail = format!(
-                "no executor has registered {:?}; a submission with allowUnknownHandler is taken anyway",
+                "no executor has {:?} any more: start one that has it, and try this task again then",
                 spec.handler
             );
             return Err(Failure::new(Code::HandlerUnknown, detail));

@@ -51,13 +51,15 @@ impl Call<'_> {
         Ok(Answer::json(status, &body).at(task.applied).with("etag", etag::of_task(&body)))
     }
 
-    /// What a task that is ready waits for; executors are looked at for such a task alone.
+    /// What a task that is ready waits for; executors and limits are looked at for such a task alone.
     fn waiting_for(&self, task: &TaskView) -> Result<Option<String>, Failure> {
         if task.state.status != Status::Pending || task.state.reason != Reason::Ready {
             return Ok(None);
         }
         let rows = self.shared.backend.executors()?.value;
-        Ok(view::waiting_for(task, &rows, &self.shared.leader.executors_live()))
+        let configured = self.shared.options.max_running.get(&task.spec.caller).copied();
+        let reached = self.shared.backend.reached_limit(&task.spec, configured)?;
+        Ok(view::waiting_for(task, &rows, &self.shared.leader.executors_live(), reached.as_ref()))
     }
 
     /// The task as of now: everything that was acknowledged before the request is in it.

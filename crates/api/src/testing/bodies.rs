@@ -56,22 +56,55 @@ async fn an_address_whose_bodies_never_come_holds_up_no_other() {
     slow.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-#[tokio::test]
-async fn bodies_of_executors_that_nobody_has_signed_are_bounded_together() {
-    let universe = Universe::of(1).await;
-    let node = universe.leader();
-    let path = "/internal/v1/executors/heartbeat";
-    // Each over a connection of its own, since a connection has a bound, too.
-    let mut connections = 4_000..;
-    let mut unsigned = |body: Body, address: &str| {
+/// Makes calls that nobody of the cluster has signed, each over a connection of its own, since a connection has a bound,
+/// too.
+fn strangers(path: &'static str) -> impl FnMut(Body, &str) -> Request<Body> {
+    let mut connections = 4_000_u16..;
+    move |body: Body, address: &str| {
         let mut draft = Draft::post(path, json!({}));
         draft.access_key = "e1".into();
         let (head, _) = draft.signed().into_parts();
         let mut request = Request::from_parts(head, body);
-        let port: u16 = connections.next().unwrap();
+        let port = connections.next().unwrap();
         request.extensions_mut().insert(Remote(SocketAddr::new(address.parse().unwrap(), port)));
         request
-    };
+    }
+}
+
+#[tokio::test]
+async fn bodies_of_replicas_that_nobody_has_signed_are_bounded_together() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let mut unsigned = strangers("/raft/v1/append");
+    // Each may be as large as a replica's largest, of which three have their place at one address.
+    let mut slow = Vec::new();
+    for number in 0..16 {
+        let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+        let (node, sent) = (node.clone(), unsigned(endless, &format!("192.0.2.{}", 1 + number % 4)));
+        slow.push(tokio::spawn(async move { node.send_internal(sent).await }));
+        tokio::task::yield_now().await;
+    }
+    let large = || Body::from(vec![b' '; 8 * 1024]);
+    let soon = Duration::from_secs(5);
+    let other = tokio::time::timeout(soon, node.send_internal(unsigned(large(), "192.0.2.9"))).await;
+    other.expect("there are places for others").is(401, "invalid_signature");
+    let small = tokio::time::timeout(soon, node.send_internal(unsigned(Body::from("{}"), "192.0.2.1"))).await;
+    small.expect("a vote needs no place").is(401, "invalid_signature");
+    let mut same = tokio::spawn({
+        let (node, sent) = (node.clone(), unsigned(large(), "192.0.2.1"));
+        async move { node.send_internal(sent).await }
+    });
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut same).await;
+    assert!(early.is_err(), "there is no place for its body: {early:?}");
+    slow.iter().for_each(tokio::task::JoinHandle::abort);
+    same.await.unwrap().is(401, "invalid_signature");
+}
+
+#[tokio::test]
+async fn bodies_of_executors_that_nobody_has_signed_are_bounded_together() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let mut unsigned = strangers("/internal/v1/executors/heartbeat");
     let mut slow = Vec::new();
     for number in 0..MANY {
         let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());

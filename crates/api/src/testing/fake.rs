@@ -5,6 +5,7 @@ mod behind;
 mod jobs;
 mod steer;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -186,6 +187,7 @@ async fn node(
         cluster_secret: Secret::new(CLUSTER_SECRET).unwrap(),
         internal: address.clone(),
         debug_probe: true,
+        max_running: BTreeMap::new(),
         tls: None,
     };
     change(&mut options);

@@ -10,9 +10,13 @@ use super::fake::{T, Universe};
 
 impl Universe {
     pub(crate) fn register(&self, id: &str, handlers: &[&str]) {
+        self.register_life(id, 1, handlers);
+    }
+
+    fn register_life(&self, id: &str, incarnation: u64, handlers: &[&str]) {
         let registration = Registration {
             id: ExecutorId::new(id).unwrap(),
-            incarnation: 1,
+            incarnation,
             address: "127.0.0.1:1".into(),
             handlers: handlers.iter().map(|handler| (*handler).to_owned()).collect(),
             slots: 4,
@@ -33,6 +37,18 @@ impl Universe {
             Reply::Granted { fence } => fence,
             other => panic!("not granted: {other:?}"),
         }
+    }
+
+    /// Grants the next attempt of a task to another life of `e1`, which then dies with it.
+    pub(crate) fn lose(&self, task_id: &str, attempt: u32, incarnation: u64) {
+        self.register_life("e1", incarnation, &["echo", "sleep"]);
+        let shard = ShardRef { task: task_id.parse().unwrap(), shard: 0 };
+        let executor = ExecutorId::new("e1").unwrap();
+        let grant = Command::Grant { shard, attempt, executor: executor.clone(), incarnation };
+        let Reply::Granted { fence } = self.run(grant) else { panic!("not granted") };
+        assert_eq!(self.run(Command::ExecutorGone { executor, incarnation }), Reply::Done);
+        let lost = self.run(Command::Lose { shard, fence, chance: 0 });
+        assert!(matches!(lost, Reply::Task { .. }), "{lost:?}");
     }
 
     /// Lets an attempt succeed.

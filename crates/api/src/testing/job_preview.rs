@@ -135,10 +135,9 @@ async fn b47_a_job_fires_what_was_previewed_before_it_was_created() {
 
 #[tokio::test]
 async fn b17_reading_a_job_moves_nothing() {
-    let universe = Universe::of(1).await;
-    let node = universe.leader();
-    let job = node.call(&call("PUT", "jobs/j", minutely())).await;
-    for _ in 0..3 {
+    let universe = Universe::of(3).await;
+    let job = universe.leader().call(&call("PUT", "jobs/j", minutely())).await;
+    for node in &universe.nodes {
         universe.clock.advance_ms(10_000);
         node.call(&call("GET", "jobs", Value::Null)).await;
         node.call(&call("POST", "jobs/j/preview", Value::Null)).await;

@@ -136,7 +136,7 @@ async fn b66_a_job_created_anew_has_nothing_of_the_old_one() {
     node.call(&call("DELETE", "jobs/j", Value::Null)).await.is(404, "job_not_found");
     universe.clock.advance_ms(1_000);
     let created = put(&universe, "j", body).await;
-    assert_eq!((created.status, &created.body["version"]), (201, &1.into()));
+    assert_eq!((created.status, &created.body["version"]), (201, &2.into()), "above the old one's");
     assert_eq!(created.body["state"]["counts"]["fired"], 0);
     assert_eq!(created.body["state"]["nextFire"]["scheduledAt"], "2027-01-15T08:06:01.000Z");
     let status = node.call(&Draft::get(&format!("/openapi/v1/tasks/{old}"))).await;

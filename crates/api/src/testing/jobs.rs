@@ -102,6 +102,18 @@ async fn b65_an_edit_fires_nothing_that_has_passed() {
     assert_eq!((next(&renamed).as_str(), &renamed.body["version"]), ("2027-01-16T07:00:00.000Z", &3.into()));
     let earlier = put(&universe, "daily", at("0 9 * * *", "x")).await;
     assert_eq!(next(&earlier), "2027-01-15T09:00:00.000Z");
+    // Only the zone: nine in Athens was an hour ago. Then only the parameters, the same again, and off and on.
+    let trigger = json!({"kind": "cron", "expression": "0 9 * * *", "timeZone": "Europe/Athens"});
+    let tomorrow = "2027-01-16T07:00:00.000Z";
+    for params in [json!({}), json!({"n": 1}), json!({"n": 1})] {
+        let body = json!({"handler": "echo", "title": "x", "params": params, "triggers": [trigger]});
+        assert_eq!(next(&put(&universe, "daily", body).await), tomorrow, "{params}");
+    }
+    universe.leader().call(&call("POST", "jobs/daily/pause", Value::Null)).await.is_ok();
+    let resumed = universe.leader().call(&call("POST", "jobs/daily/resume", Value::Null)).await;
+    assert_eq!(next(&resumed), tomorrow);
+    let counts = json!({"fired": 0, "missed": 0, "skipped": {}});
+    assert_eq!((&resumed.body["state"]["openTasks"], &resumed.body["state"]["counts"]), (&json!(0), &counts));
 }
 
 #[tokio::test]
@@ -181,6 +193,34 @@ async fn an_edit_names_the_version_that_it_has_seen() {
     node.call(&unsigned_guard).await.is(400, "invalid_request");
     assert_eq!(node.call(&versioned("DELETE", Value::Null, "2")).await.status, 200);
     get(&universe, "j").await.is(404, "job_not_found");
+}
+
+#[tokio::test]
+async fn b66_a_version_of_what_was_deleted_is_none_of_what_follows_it() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    for (path, body, other) in [
+        ("jobs/j", minutely(), json!({"handler": "sleep"})),
+        ("calendars/c", json!({"weekdays": ["SUN"]}), json!({"weekdays": ["SAT"]})),
+    ] {
+        let send = async |method: &str, body: &Value, version: &str| {
+            node.call(&call(method, path, body.clone()).query(&format!("version={version}"))).await
+        };
+        let old = send("PUT", &body, "0").await;
+        assert_eq!(old.status, 201, "{}", old.text);
+        let seen = old.body["version"].to_string();
+        assert_eq!(send("DELETE", &Value::Null, &seen).await.status, 200);
+        let new = send("PUT", &body, "0").await;
+        assert_eq!(new.status, 201, "{}", new.text);
+        send("PUT", &other, &seen).await.is(409, "version_conflict");
+        send("DELETE", &Value::Null, &seen).await.is(409, "version_conflict");
+        // The answer to its creation was lost, and the request is sent again.
+        let again = send("PUT", &body, "0").await;
+        assert_eq!((again.status, &again.body["version"]), (200, &new.body["version"]), "{}", again.text);
+        let edited = send("PUT", &other, &new.body["version"].to_string()).await;
+        assert_eq!(edited.status, 200, "{}", edited.text);
+        send("PUT", &body, "0").await.is(409, "version_conflict");
+    }
 }
 
 #[tokio::test]

@@ -103,3 +103,35 @@ async fn a_task_that_nobody_can_take_says_what_it_waits_for() {
     let shown = node.call(&Draft::get(&format!("/openapi/v1/tasks/{usual}"))).await;
     assert!(shown.body["waitingFor"].is_null(), "{}", shown.text);
 }
+
+#[tokio::test]
+async fn a_task_that_a_limit_on_running_tasks_holds_says_whose_it_is() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    let waits = async |task: &str| {
+        let shown = node.call(&Draft::get(&format!("/openapi/v1/tasks/{task}"))).await;
+        shown.body["waitingFor"].as_str().unwrap_or_default().to_owned()
+    };
+    let job = json!({"handler": "echo", "overlap": "allow", "maxRunning": 1});
+    assert_eq!(put(&universe, "j", job).await.status, 201);
+    let run = async || node.call(&call("POST", "jobs/j/run", Value::Null)).await.task_id();
+    let (first, second) = (run().await, run().await);
+    assert_eq!(waits(&second).await, "", "nothing runs yet");
+    let fence = universe.grant(&first, 1);
+    assert_eq!(waits(&second).await, "its turn: job \"j\" has maxRunning 1, and so many of its tasks run");
+    universe.succeed(&first, 1, fence);
+    assert_eq!(waits(&second).await, "");
+}
+
+#[tokio::test]
+async fn a_limit_of_the_configuration_is_told_too() {
+    let caller = orloj_model::id::CallerId::new("a").unwrap();
+    let universe = Universe::with(1, |options| options.max_running = [(caller.clone(), 1)].into()).await;
+    let node = universe.leader();
+    let first = node.call(&Draft::submit(json!({"handler": "echo"}))).await.task_id();
+    let second = node.call(&Draft::submit(json!({"handler": "echo"}))).await.task_id();
+    universe.grant(&first, 1);
+    let shown = node.call(&Draft::get(&format!("/openapi/v1/tasks/{second}"))).await;
+    let waits = shown.body["waitingFor"].as_str().unwrap_or_default();
+    assert_eq!(waits, "its turn: its caller has maxRunning 1, and so many of its tasks run");
+}

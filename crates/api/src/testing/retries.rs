@@ -71,6 +71,9 @@ async fn a_handler_that_nobody_has_any_more_is_unknown_here_too() {
     universe.run(Command::ExecutorLeft { executor: ExecutorId::new("e2").unwrap(), incarnation: 1 });
     super::eventually("it is known to have left", async || {
         let refused = node.call(&again(&tasks[1])).await;
+        let detail = refused.body["detail"].as_str().unwrap_or_default();
+        // A retry has nothing that would let it wait for an executor.
+        assert!(!detail.contains("allowUnknownHandler"), "{detail}");
         refused.status == 422 && refused.body["code"] == "handler_unknown"
     })
     .await;
@@ -90,6 +93,29 @@ async fn a_deadline_that_has_passed_was_that_of_the_first_try_alone() {
     universe.clock.step_wall_ms(31_000);
     let after = shown(node.call(&again(&task)).await.task_id()).await;
     assert_eq!((&after["status"], &after["expireAt"]), (&json!("PENDING"), &Value::Null), "{after}");
+}
+
+#[tokio::test]
+async fn b72_what_was_lost_too_often_may_be_lost_as_often_again() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    universe.register("e2", &["echo"]);
+    let task = json!({"handler": "echo", "retry": {"maxRetries": 0, "maxLost": 1}});
+    let old = node.call(&Draft::submit(task)).await.task_id();
+    let shown = async |task: &str| node.call(&Draft::get(&format!("/openapi/v1/tasks/{task}"))).await.body;
+    for attempt in 1..=2 {
+        assert_eq!(shown(&old).await["status"], "PENDING");
+        universe.lose(&old, attempt, u64::from(attempt) + 1);
+        universe.clock.advance_ms(60_000);
+    }
+    assert_eq!(shown(&old).await["status"], "FAILED");
+    let new = retry(node, &old).await.task_id();
+    universe.lose(&new, 1, 4);
+    universe.clock.advance_ms(60_000);
+    let body = shown(&new).await;
+    assert_eq!((&body["status"], &body["retryOf"]), (&json!("PENDING"), &json!(old)), "{body}");
+    universe.lose(&new, 2, 5);
+    assert_eq!(shown(&new).await["status"], "FAILED", "as often, and no more");
 }
 
 fn again(task: &str) -> Draft {

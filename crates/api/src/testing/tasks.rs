@@ -51,6 +51,13 @@ async fn a_submission_is_found_at_its_location() {
     known.headers = vec![("if-none-match", etag.clone())];
     let same = node.call(&known).await;
     assert_eq!((same.status, same.text.as_str(), same.header("etag")), (304, "", etag.as_str()));
+    // Several lines are one list.
+    let mut known = get(&task);
+    known.headers = vec![("if-none-match", "\"0\"".into()), ("if-none-match", etag.clone())];
+    assert_eq!(node.call(&known).await.status, 304);
+    let mut other = get(&task);
+    other.headers = vec![("if-none-match", "\"0\"".into()), ("if-none-match", "\"1\"".into())];
+    assert_eq!(node.call(&other).await.status, 200);
 }
 
 #[tokio::test]

@@ -1,30 +1,46 @@
-//! What a task that is ready waits for, as far as the executors tell. Pure: of what the tables know of them, and what
-//! the leader has heard of them last. A word for people: nothing decides by it.
+//! What a task that is ready waits for, as far as executors and limits tell. Pure: of what the tables know of them, and
+//! what the leader has heard of executors last. A word for people: nothing decides by it.
 
 use std::collections::BTreeMap;
 
 use orloj_model::executor::{Executor, ExecutorState};
-use orloj_model::query::TaskView;
+use orloj_model::query::{Reached, TaskView};
 use orloj_model::task::{Reason, Status, Strategy, TaskSpec};
 use orloj_scheduler::LiveExecutor;
 
 /// What it waits for; `None` of a task that does not wait for an executor, and where one could take it: then it goes out
-/// in a moment, or a limit on running tasks holds it.
-pub fn waiting_for(task: &TaskView, rows: &[Executor], live: &[LiveExecutor]) -> Option<String> {
+/// in a moment. `reached` is the limit on running tasks that holds it.
+pub fn waiting_for(
+    task: &TaskView,
+    rows: &[Executor],
+    live: &[LiveExecutor],
+    reached: Option<&Reached>,
+) -> Option<String> {
     let (state, spec) = (&task.state, &task.spec);
     // What stands for a run of steps never goes to an executor.
     let waits = state.status == Status::Pending && state.reason == Reason::Ready && !task.shards.is_empty();
     if !waits {
         return None;
     }
-    match &spec.strategy {
+    let missing = match &spec.strategy {
         Strategy::Pinned(id) => {
             let row = rows.iter().find(|row| row.registration.id == *id);
             pinned(id.as_str(), row, spec)
                 .or_else(|| narrowed(&row.into_iter().collect::<Vec<_>>(), spec, live))
         }
         _ => narrowed(&rows.iter().collect::<Vec<_>>(), spec, live),
-    }
+    };
+    // A broadcast has no shards yet that a limit could hold.
+    missing.or_else(|| reached.filter(|_| spec.strategy != Strategy::Broadcast).map(held))
+}
+
+/// Whose limit it is that has no place left.
+fn held(Reached { job, most }: &Reached) -> String {
+    let whose = match job {
+        Some(job) => format!("job {:?}", job.as_str()),
+        None => "its caller".to_owned(),
+    };
+    format!("its turn: {whose} has maxRunning {most}, and so many of its tasks run")
 }
 
 /// What is wrong with the only executor that may have it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use orloj_model::executor::Registration;
-use orloj_model::id::{CallerId, ExecutorId, TaskId};
+use orloj_model::id::{CallerId, ExecutorId, JobId, TaskId};
 use orloj_model::task::{Origin, Phase, RetryPolicy, Shard, TaskState};
 
 use super::*;
@@ -112,7 +112,7 @@ fn task(labels: &[(&str, &str)], strategy: Strategy) -> TaskView {
 }
 
 fn says(task: &TaskView, rows: &[Executor], live: &[LiveExecutor], part: &str) {
-    let said = waiting_for(task, rows, live).unwrap_or_default();
+    let said = waiting_for(task, rows, live, None).unwrap_or_default();
     assert!(said.contains(part), "{part:?} is not in {said:?}");
 }
 
@@ -149,18 +149,18 @@ fn the_first_demand_that_nobody_meets_is_said() {
     );
     for id in ["a", "c", "nobody"] {
         let pinned = task(&[], Strategy::Pinned(ExecutorId::new(id).unwrap()));
-        let said = waiting_for(&pinned, &[gone.clone(), plain.clone()], &[]);
+        let said = waiting_for(&pinned, &[gone.clone(), plain.clone()], &[], None);
         assert_eq!(said.is_none(), id == "c", "{said:?}");
     }
     let broadcast = task(&[], Strategy::Broadcast);
-    assert_eq!(waiting_for(&broadcast, &[weightless], &[]), None, "a broadcast goes to them, too");
+    assert_eq!(waiting_for(&broadcast, &[weightless], &[], None), None, "a broadcast goes to them, too");
 }
 
 #[test]
 fn a_task_that_goes_out_in_a_moment_or_waits_for_something_else_says_nothing() {
     let (mut task, rows) = (task(&[], Strategy::Ring), [row("a", "report", &[])]);
-    assert_eq!(waiting_for(&task, &rows, &[]), None, "the leader has not heard it yet");
-    assert_eq!(waiting_for(&task, &rows, &[heard("a", "online", 1)]), None);
+    assert_eq!(waiting_for(&task, &rows, &[], None), None, "the leader has not heard it yet");
+    assert_eq!(waiting_for(&task, &rows, &[heard("a", "online", 1)], None), None);
     for (status, reason) in [
         (Status::Pending, Reason::Scheduled),
         (Status::Pending, Reason::Paused),
@@ -168,9 +168,23 @@ fn a_task_that_goes_out_in_a_moment_or_waits_for_something_else_says_nothing() {
         (Status::Success, Reason::None),
     ] {
         (task.state.status, task.state.reason) = (status, reason);
-        assert_eq!(waiting_for(&task, &[], &[]), None, "{status:?}");
+        assert_eq!(waiting_for(&task, &[], &[], None), None, "{status:?}");
     }
     (task.state.status, task.state.reason) = (Status::Pending, Reason::Ready);
     task.shards.clear();
-    assert_eq!(waiting_for(&task, &[], &[]), None, "it stands for a run of steps");
+    assert_eq!(waiting_for(&task, &[], &[], None), None, "it stands for a run of steps");
+}
+
+#[test]
+fn a_limit_that_is_reached_is_said_where_an_executor_could_take_the_task() {
+    let rows = [row("a", "report", &[])];
+    let said = |strategy, rows: &[Executor], reached: &Reached| {
+        waiting_for(&task(&[], strategy), rows, &[], Some(reached)).unwrap_or_default()
+    };
+    let of_job = Reached { job: Some(JobId::new("nightly").unwrap()), most: 3 };
+    assert!(said(Strategy::Ring, &rows, &of_job).contains(r#"job "nightly" has maxRunning 3"#));
+    let of_caller = Reached { job: None, most: 7 };
+    assert!(said(Strategy::Ring, &rows, &of_caller).contains("its caller has maxRunning 7"));
+    assert!(said(Strategy::Ring, &[], &of_job).contains("the handler"), "who is missing comes first");
+    assert_eq!(said(Strategy::Broadcast, &rows, &of_job), "", "it has no shards yet");
 }

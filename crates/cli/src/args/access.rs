@@ -47,12 +47,18 @@ pub struct PutCallerArgs {
     #[arg(long, value_delimiter = ',')]
     pub scopes: Option<Vec<String>>,
     /// Handlers that it may use, by comma: names, or beginnings that end with *. Default: *.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', conflicts_with = "no_handlers")]
     pub handlers: Option<Vec<String>>,
+    /// Let it use no handler.
+    #[arg(long)]
+    pub no_handlers: bool,
     /// Where its callbacks may go: HOST, or JSON as in docs/callbacks.md; may be repeated and stands for the whole
     /// list.
-    #[arg(long = "callback-host", value_name = "HOST|JSON")]
+    #[arg(long = "callback-host", value_name = "HOST|JSON", conflicts_with = "no_callback_hosts")]
     pub callback_hosts: Vec<String>,
+    /// Let its callbacks go nowhere, as is the default.
+    #[arg(long)]
+    pub no_callback_hosts: bool,
     /// Requests per second of each key.
     #[arg(long)]
     pub requests_per_s: Option<f64>,
@@ -65,6 +71,9 @@ pub struct PutCallerArgs {
     /// Submissions at once after a pause.
     #[arg(long)]
     pub submits_burst: Option<u32>,
+    /// Long polls and synchronous calls of each key at once.
+    #[arg(long)]
+    pub waiters: Option<u32>,
     /// How many of its tasks may run at a time.
     #[arg(long, value_name = "N", conflicts_with = "no_max_running")]
     pub max_running: Option<u64>,

@@ -146,11 +146,11 @@ pub struct SubmitArgs {
     #[arg(long)]
     pub wait: bool,
     /// With --wait: the longest wait, in ms.
-    #[arg(long, requires = "wait")]
+    #[arg(long, requires = "wait", conflicts_with = "sync")]
     pub wait_timeout_ms: Option<u64>,
     /// Submit it and wait for its end in one call, at most 3 s; for what is estimated to take less. Ends with 6 when it
     /// has not ended by then.
-    #[arg(long, conflicts_with = "wait", requires = "estimate_ms")]
+    #[arg(long, conflicts_with_all = ["wait", "wait_timeout_ms"], requires = "estimate_ms")]
     pub sync: bool,
     /// How long it is expected to take, in ms.
     #[arg(long)]

@@ -180,7 +180,8 @@ fn state(enabled: bool) -> String {
 fn show(caller: &Caller) -> anyhow::Result<()> {
     let limits = &caller.limits;
     output::line(&format!(
-        "{} is {}, version {}\nscopes: {}\nhandlers: {}\nlimits of each key: {} requests/s, {} submissions/s",
+        "{} is {}, version {}\nscopes: {}\nhandlers: {}\n\
+         limits of each key: {} requests/s, {} submissions/s, {} waiting calls",
         caller.caller_id,
         state(caller.enabled),
         caller.version,
@@ -188,6 +189,7 @@ fn show(caller: &Caller) -> anyhow::Result<()> {
         caller.handlers.join(" "),
         limits.requests_per_s,
         limits.submits_per_s,
+        limits.waiters,
     ))?;
     if let Some(most) = caller.max_running {
         output::line(&format!("tasks that run at a time: {most} at most"))?;
@@ -246,8 +248,11 @@ fn merged(known: Option<Caller>, args: PutCallerArgs) -> anyhow::Result<PutCalle
     settings.enabled = (settings.enabled || args.enable) && !args.disable;
     settings.description = args.description.unwrap_or(settings.description);
     settings.scopes = args.scopes.unwrap_or(settings.scopes);
-    settings.handlers = args.handlers.unwrap_or(settings.handlers);
-    if !args.callback_hosts.is_empty() {
+    settings.handlers = match args.no_handlers {
+        true => Vec::new(),
+        false => args.handlers.unwrap_or(settings.handlers),
+    };
+    if args.no_callback_hosts || !args.callback_hosts.is_empty() {
         settings.callback_hosts =
             args.callback_hosts.iter().map(|text| host(text)).collect::<anyhow::Result<_>>()?;
     }
@@ -256,6 +261,7 @@ fn merged(known: Option<Caller>, args: PutCallerArgs) -> anyhow::Result<PutCalle
     limits.requests_burst = args.requests_burst.unwrap_or(limits.requests_burst);
     limits.submits_per_s = args.submits_per_s.unwrap_or(limits.submits_per_s);
     limits.submits_burst = args.submits_burst.unwrap_or(limits.submits_burst);
+    limits.waiters = args.waiters.unwrap_or(limits.waiters);
     settings.max_running = args.max_running.or(settings.max_running.filter(|_| !args.no_max_running));
     Ok(settings)
 }
@@ -277,11 +283,14 @@ mod tests {
             description: None,
             scopes: None,
             handlers: None,
+            no_handlers: false,
             callback_hosts: Vec::new(),
+            no_callback_hosts: false,
             requests_per_s: None,
             requests_burst: None,
             submits_per_s: None,
             submits_burst: None,
+            waiters: None,
             max_running: None,
             no_max_running: false,
             disable: false,
@@ -324,6 +333,12 @@ mod tests {
         assert_eq!(merged(Some(limited.clone()), args()).unwrap().max_running, Some(3));
         let lifted = PutCallerArgs { no_max_running: true, ..args() };
         assert_eq!(merged(Some(limited), lifted).unwrap().max_running, None);
+        let waits = merged(Some(caller_as(&made)), PutCallerArgs { waiters: Some(50), ..args() }).unwrap();
+        assert_eq!((waits.limits.waiters, waits.limits.submits_burst), (50, made.limits.submits_burst));
+        assert_eq!((&waits.handlers, &waits.callback_hosts), (&made.handlers, &made.callback_hosts));
+        let taken = PutCallerArgs { no_handlers: true, no_callback_hosts: true, ..args() };
+        let taken = merged(Some(caller_as(&made)), taken).unwrap();
+        assert!(taken.handlers.is_empty() && taken.callback_hosts.is_empty() && taken.faults().is_empty());
         let bad = PutCallerArgs { callback_hosts: vec!["{".into()], ..args() };
         assert!(merged(None, bad).is_err());
     }

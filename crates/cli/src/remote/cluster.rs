@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use orloj_wire::rest::Cluster;
+use orloj_wire::rest::{Cluster, Member};
 
 use super::{Principal, connect, output};
 use crate::args::ClusterCommand;
@@ -73,9 +73,45 @@ fn show(cluster: &Cluster, json: bool) -> std::io::Result<()> {
             member.digest.clone().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
-    output::print(&table)
+    output::print(&table)?;
+    cluster.members.iter().filter_map(remark).try_for_each(|remark| output::line(&remark))
+}
+
+/// What the role of a replica means, where its name does not say it.
+fn remark(member: &Member) -> Option<String> {
+    let meaning = match member.role.as_str() {
+        "isolated" => "has led, and has heard no majority for a while: another may lead",
+        "learner" => "is being brought up to date, and has no vote yet",
+        "joining" => "waits to be let into the cluster",
+        _ => return None,
+    };
+    Some(format!("replica {} {meaning}", member.id))
 }
 
 fn number(value: Option<u64>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_that_says_too_little_is_explained() {
+        let of = |role: &str| Member {
+            id: 2,
+            api: "http://10.0.0.2:7070".into(),
+            role: role.into(),
+            state: "ok".into(),
+            applied_index: None,
+            digest: None,
+            lag_entries: None,
+        };
+        for role in ["leader", "follower", "candidate", "stopped", "unknown"] {
+            assert_eq!(remark(&of(role)), None, "{role}");
+        }
+        let isolated = remark(&of("isolated")).unwrap();
+        assert!(isolated.starts_with("replica 2 ") && isolated.contains("no majority"), "{isolated}");
+        assert!(remark(&of("learner")).unwrap().contains("no vote"));
+    }
 }

@@ -34,7 +34,13 @@ pub async fn run(command: JobCommand, json: bool) -> Outcome {
         JobCommand::Diff { files } => return apply::run(&files.files, apply::Mode::Diff, json).await,
         JobCommand::Import(args) => return import::run(&args, json).await,
         JobCommand::Run(args) => return run_now(&caller()?, args, json).await,
-        JobCommand::List { limit } => show::jobs(&all_jobs(&caller()?, limit).await?, json)?,
+        JobCommand::List { limit } => {
+            let (jobs, goes_on) = first_jobs(&caller()?, limit).await?;
+            show::jobs(&jobs, json)?;
+            if goes_on {
+                output::goes_on(jobs.len());
+            }
+        }
         JobCommand::Get { job, definition, output } => {
             let job = caller()?.job(&job).await?;
             match (definition, output) {
@@ -67,8 +73,8 @@ fn caller() -> Result<Client, Failure> {
     connect(Principal::Caller)
 }
 
-/// The caller's jobs by id, `limit` at most.
-async fn all_jobs(client: &Client, limit: usize) -> Result<Vec<Job>, Failure> {
+/// The caller's jobs by id, `limit` at most; and whether there are more.
+async fn first_jobs(client: &Client, limit: usize) -> Result<(Vec<Job>, bool), Failure> {
     let (mut jobs, mut token) = (Vec::new(), None::<String>);
     while jobs.len() < limit {
         let size = (limit - jobs.len()).min(MAX_PAGE);
@@ -79,20 +85,26 @@ async fn all_jobs(client: &Client, limit: usize) -> Result<Vec<Job>, Failure> {
             break;
         }
     }
-    Ok(jobs)
+    Ok((jobs, token.is_some()))
 }
 
 async fn history(client: &Client, job: &str, limit: usize, json: bool) -> Result<(), Failure> {
     let mut page = client.job_history(job, Some(limit.min(MAX_PAGE)), None).await?;
     let mut entries: Vec<HistoryEntry> = std::mem::take(&mut page.entries);
-    while let Some(token) = page.next_page_token.take().filter(|_| entries.len() < limit) {
+    while entries.len() < limit
+        && let Some(token) = page.next_page_token.take()
+    {
         let size = (limit - entries.len()).min(MAX_PAGE);
         let next = client.job_history(job, Some(size), Some(&token)).await?;
         entries.extend(next.entries);
         page.next_page_token = next.next_page_token;
     }
     page.entries = entries;
-    Ok(show::history(&page, json)?)
+    show::history(&page, json)?;
+    if page.next_page_token.is_some() {
+        output::goes_on(page.entries.len());
+    }
+    Ok(())
 }
 
 async fn run_now(client: &Client, args: JobRunArgs, json: bool) -> Outcome {

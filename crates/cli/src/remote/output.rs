@@ -30,6 +30,11 @@ pub fn note(text: &str) {
     let _ = writeln!(stderr().lock(), "{text}");
 }
 
+/// Says that a list goes on behind what is shown of it.
+pub fn goes_on(shown: usize) {
+    note(&format!("orloj: there are more than these {shown}; --limit shows more"));
+}
+
 /// Prints a value as JSON.
 ///
 /// # Errors

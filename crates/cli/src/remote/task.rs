@@ -234,16 +234,17 @@ async fn cancel(client: &Client, task: &str, json: bool) -> Outcome {
 }
 
 async fn list(client: &Client, args: ListArgs, json: bool) -> Outcome {
-    let mut tasks = Vec::new();
+    let (mut tasks, mut goes_on) = (Vec::new(), true);
     let mut query = ListQuery { status: args.status, handler: args.handler, ..ListQuery::default() };
-    while tasks.len() < args.limit {
+    while goes_on && tasks.len() < args.limit {
         query.page_size = Some(MAX_PAGE.min(args.limit - tasks.len()));
         let page = client.list(&query).await?;
         tasks.extend(page.tasks);
-        match page.next_page_token {
-            Some(token) => query.page_token = Some(token),
-            None => break,
-        }
+        goes_on = page.next_page_token.is_some();
+        query.page_token = page.next_page_token;
+    }
+    if goes_on {
+        output::goes_on(tasks.len());
     }
     if json {
         output::json(&tasks)?;

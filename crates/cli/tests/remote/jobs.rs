@@ -230,6 +230,11 @@ fn import_tries_each_job_and_tells_created_from_updated_from_unchanged_from_refu
             "(2 created, 1 refused)",
         ],
     );
+    for said in [&dry, &first] {
+        let told = "not everything is as wanted: ";
+        let counted = "3 jobs (2 created, 1 refused), 1 left out";
+        assert!(said.err.contains(told) && said.err.contains(counted), "both places count alike: {said:?}");
+    }
     let off = jobs.of("off");
     assert!(off.2 && off.1["triggers"].as_array().unwrap().len() == 1, "{off:?}");
     assert_eq!(jobs.ids(), ["kafka", "off"], "nothing is left of the refused one");
@@ -271,4 +276,45 @@ fn an_import_without_a_cluster_that_answers_says_what_was_not_tried() {
     let jobs = Jobs::default();
     let said = orloj(&[&jobs.serve()], &["job", "import", "--from", "dkron", &file]);
     said.is(3, &["a: created\n", "broken: not known whether it was made: ", "z: not tried\n"]);
+}
+
+#[test]
+fn a_list_that_goes_on_behind_its_limit_says_so() {
+    let at = "2027-01-15T08:00:00.000Z";
+    let page = |more: bool| {
+        let job = shown("a", &(1, json!({"handler": "shell"}), false));
+        let mut page = json!({"jobs": [job], "jobId": "a", "counts": {"fired": 1, "missed": 0, "skipped": {}},
+            "entries": [{"number": 7, "at": at, "kind": "fired", "scheduledAt": at, "cause": "trigger"}],
+            "appliedIndex": 9});
+        if more {
+            page["nextPageToken"] = json!("t");
+        }
+        page
+    };
+    for (more, command) in [
+        (true, &["job", "list", "--limit", "1"][..]),
+        (false, &["job", "list", "--limit", "1"]),
+        (true, &["job", "history", "a", "--limit", "1"]),
+        (false, &["job", "history", "a", "--limit", "1"]),
+    ] {
+        let answer = page(more);
+        let url = replica(move |_| Some((200, answer.clone())));
+        let said = orloj(&[&url], command);
+        said.is(0, &["a"]);
+        assert_eq!(said.err.contains("there are more than these 1; --limit"), more, "{command:?}: {said:?}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_an_expression_is_said_once_with_a_mark_under_its_place() {
+    let message = "\"*/90 * * * *\": at character 2: step 90 is larger than the range of minutes: at most 59";
+    let url = replica(move |_| {
+        let fault = FieldError { position: Some(2), ..FieldError::new("/triggers/0/expression", message) };
+        let detail = format!("/triggers/0/expression: {message}");
+        refusal(Code::ValidationFailed, &detail, vec![fault])
+    });
+    let said = orloj(&[&url], &["job", "preview", "--cron", "*/90 * * * *"]);
+    said.is(4, &[]);
+    assert_eq!(said.err.matches("larger than the range").count(), 1, "{said:?}");
+    assert!(said.err.contains("\n    */90 * * * *\n      ^"), "{said:?}");
 }

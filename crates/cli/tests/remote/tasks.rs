@@ -76,3 +76,12 @@ fn where_the_answer_was_lost_it_says_how_to_go_on() {
     let said = orloj(&[&breaks()], &["task", "get", "tsk_a"]);
     assert!(!said.err.contains("not known whether"), "a question changes nothing: {said:?}");
 }
+
+#[test]
+fn an_option_that_would_do_nothing_is_refused() {
+    let sync = ["task", "submit", "echo", "--sync", "--estimate-ms", "100"];
+    for more in [&["--wait-timeout-ms", "5"][..], &["--wait"]] {
+        let said = orloj(&[], &[&sync[..], more].concat());
+        assert!(said.code == Some(2) && said.err.contains("cannot be used with"), "{said:?}");
+    }
+}

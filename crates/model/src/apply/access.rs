@@ -13,7 +13,8 @@ use crate::id::CallerId;
 use crate::key::{AccessKeyName, AuditKey, OwnerKey, Single};
 use crate::query;
 use crate::schema::{
-    AccessKeyTable, AccessMetaTable, AuditTable, CallerLimitsTable, CallerTable, OwnerKeysTable,
+    AccessKeyTable, AccessMetaTable, AuditTable, CallerLimitsTable, CallerTable, GoneVersionsTable,
+    OwnerKeysTable,
 };
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
@@ -167,6 +168,10 @@ fn delete_caller<T: Write>(cx: &mut Context<'_, T>, meta: &mut AccessMeta, calle
     }
     cx.tables.delete::<CallerTable>(caller)?;
     set_limits(cx, caller, None)?;
+    // Nobody's key is left who could hold a version of what it had.
+    if cx.tables.has::<GoneVersionsTable>(caller)? {
+        cx.tables.delete::<GoneVersionsTable>(caller)?;
+    }
     meta.callers = meta.callers.saturating_sub(1);
     Ok(Ok(Done::new("delete_caller", caller.as_str(), format!("with {} keys", keys.len()))))
 }

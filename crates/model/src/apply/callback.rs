@@ -13,6 +13,9 @@ use crate::mutant::{Mutant, is_on};
 use crate::schema::{CallbackDueTable, CallbackTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
+/// After so many ms a mutant sends again what was heard: soon, so that no fault lies between.
+const REPEATED_MS: u64 = 100;
+
 pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &CallbackCommand) -> Result<Reply, T::Error> {
     match command {
         CallbackCommand::Start { task, series, number, chance } => {
@@ -99,6 +102,9 @@ fn finish<T: Write>(
     let now = cx.now();
     close(&mut callback, now, outcome);
     let next_at = match outcome {
+        SendOutcome::Delivered { .. } if is_on(Mutant::CallbackRepeated) && number < MAX_SENDS => {
+            Some(after(now, REPEATED_MS))
+        }
         SendOutcome::Delivered { .. } => {
             callback.stage = Stage::Delivered;
             None

@@ -164,7 +164,8 @@ fn create<T: Write>(cx: &mut Context<'_, T>, put: &PutJob, versions: &[u64]) -> 
     };
     // From which its triggers were counted: whoever edits it counts from there again.
     let created_at = put.computed.after;
-    let job = Job { definition, version: 1, created_at, updated_at: now };
+    let version = cx.first_version(&put.job.caller)?;
+    let job = Job { definition, version, created_at, updated_at: now };
     cx.tables.put::<JobTable>(&put.job, &job)?;
     cx.use_calendars(&put.job, &[], &job.definition.calendars)?;
     match put.computed.calendars == versions {
@@ -330,6 +331,7 @@ fn delete<T: Write>(
     or_refuse!(check_version(expected, job.version));
     cx.drop_next(key, &mut state)?;
     cx.use_calendars(key, &job.definition.calendars, &[])?;
+    cx.retire(&key.caller, job.version)?;
     cx.tables.delete::<JobTable>(key)?;
     cx.tables.delete::<JobStateTable>(key)?;
     cx.tables.delete::<JobFlowTable>(key)?;

@@ -1,7 +1,9 @@
 //! The tables of jobs.
 
-use crate::id::TaskId;
-use crate::job::{BackfillRow, CalendarKey, CalendarRow, HistoryRow, Job, JobKey, JobState, SpreadRow};
+use crate::id::{CallerId, TaskId};
+use crate::job::{
+    BackfillRow, CalendarKey, CalendarRow, GoneVersions, HistoryRow, Job, JobKey, JobState, SpreadRow,
+};
 use crate::key::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey};
 use crate::tables::{Table, TableId};
 
@@ -48,4 +50,8 @@ table!(
 table!(
     /// Backfills under way.
     BackfillTable, Backfill, JobKey, BackfillRow
+);
+table!(
+    /// How far the versions of a caller's deleted jobs and calendars went.
+    GoneVersionsTable, GoneVersions, CallerId, GoneVersions
 );

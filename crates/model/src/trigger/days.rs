@@ -114,7 +114,11 @@ impl WeekDays {
         let weekday = DAYS_OF_WEEK.value(weekday)? % 7;
         match nth.and_then(number) {
             Some(count @ 1..=5) => self.nth[usize::from(weekday)] |= 1 << count,
-            _ => return Fault::new(item.at + item.text.len(), "after # stands which one of the month: 1-5"),
+            _ => {
+                let other = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+                let at = nth.map_or(item.at + item.text.len(), |nth| nth.at + other(nth.text));
+                return Fault::new(at, "after # stands which one of the month: 1-5");
+            }
         }
         Ok(())
     }

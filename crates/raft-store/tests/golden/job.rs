@@ -9,8 +9,8 @@ use orloj_model::command::{
 use orloj_model::graph::{JobFlow, OnShardFailure};
 use orloj_model::id::{CalendarName, JobId};
 use orloj_model::job::{
-    BackfillRow, CalendarKey, CalendarRow, Cause, Counts, Definition, Filled, HistoryRow, Job, JobKey,
-    JobOutcome, JobState, Pause, SpreadRow, Template,
+    BackfillRow, CalendarKey, CalendarRow, Cause, Counts, Definition, Filled, GoneVersions, HistoryRow, Job,
+    JobKey, JobOutcome, JobState, Pause, SpreadRow, Template,
 };
 use orloj_model::key::{CalendarUseKey, HistoryKey, JobTaskKey, NextKey};
 use orloj_model::task::{Origin, RetryPolicy, Strategy};
@@ -263,6 +263,7 @@ fn rows(golden: &mut Golden) {
     };
     golden.row("backfill", &backfill);
     golden.row("job of a task", &job());
+    golden.row("gone versions", &GoneVersions { highest: 7 });
 }
 
 fn keys(golden: &mut Golden) {

@@ -31,6 +31,7 @@ impl Core {
             knows_round: false,
             announcing: false,
             held: BTreeMap::new(),
+            vacated: 0,
             strays: Strays::default(),
             outbox: VecDeque::new(),
             pushing: false,
@@ -99,15 +100,19 @@ impl Core {
             // A later leader has spoken to it. What this one believes of its leases is out of date.
             return ack;
         }
-        exec.heard_at = now.mono_ms;
-        exec.liveness = Liveness::Alive;
-        exec.leaving = beat.draining;
-        exec.knows_round |= beat.round >= self.round;
-        let (id, fleet, takes_work) = (exec.id().clone(), exec.fleet, exec.takes_work(now));
-        let knows_round = exec.knows_round;
-        exec.last = Some(beat.clone());
-        self.fleet.set_open(fleet, takes_work);
-        self.fleet.observe_cpu(fleet, beat.cpu_pct, now.mono_ms);
+        // One of an earlier round may be a repeated one, of an executor that is no more, or does not drain any more: what
+        // it holds is looked at, and whether it lives tells the next one, which knows of this round.
+        if beat.round == self.round {
+            exec.heard_at = now.mono_ms;
+            exec.liveness = Liveness::Alive;
+            exec.leaving = beat.draining;
+            exec.knows_round = true;
+            exec.last = Some(beat.clone());
+            let (fleet, takes_work) = (exec.fleet, exec.takes_work(now));
+            self.fleet.set_open(fleet, takes_work);
+            self.fleet.observe_cpu(fleet, beat.cpu_pct, now.mono_ms);
+        }
+        let (id, knows_round) = (exec.id().clone(), exec.knows_round);
         ack.stale = self.compare(&id, &beat.holding, knows_round, now);
         self.observe_strays(&id, &ack.stale);
         ack

@@ -4,9 +4,10 @@
 //! [`orloj_model::job::plan`] and proposes what that says. All of it is guarded by the job's revision, so what is
 //! believed in here costs a refused command at worst, and every duty begins with the rows as they are.
 //!
-//! Duties are done in batches of bounded size: a thousand jobs of one instant go out in due order over several entries,
-//! between which what others propose finds room. A batch is looked at, then proposed. One is looked at at a time, which
-//! keeps the order; a few are under way, so that the log has the next one before it is done with the last.
+//! Duties are done in batches of bounded size: a thousand jobs of one instant are looked at in due order and go out over
+//! several entries, between which what others propose finds room. A batch is looked at, then proposed. One is looked at at a
+//! time; a few are under way, so that the log has the next one before it is done with the last. Nothing orders the entries of
+//! two batches, and nothing needs to: a job, or a backfill, is in one batch at a time.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub(super) struct Jobs {
     /// Duties that can wait, each once.
     slow: VecDeque<Duty>,
     waits: HashSet<Duty>,
+    /// Of these, those in a batch that is under way; and whether anything was heard of one since.
+    going: HashMap<Duty, bool>,
     /// Refused, or without room in the log: tried again at the next housekeeping.
     later: Vec<Duty>,
     /// A batch is being looked at.
@@ -104,7 +107,10 @@ impl Core {
 
     /// A backfill, or a changed calendar, may go on.
     pub(crate) fn go_on(&mut self, duty: Duty) {
-        if self.jobs.waits.insert(duty.clone()) {
+        if let Some(heard) = self.jobs.going.get_mut(&duty) {
+            // Its rows are as the batch leaves them when that is done, and not before.
+            *heard = true;
+        } else if self.jobs.waits.insert(duty.clone()) {
             self.jobs.slow.push_back(duty);
         }
     }
@@ -201,6 +207,7 @@ impl Core {
         for _ in 0..SLOW_PER_BATCH {
             let Some(duty) = jobs.slow.pop_front() else { break };
             jobs.waits.remove(&duty);
+            jobs.going.insert(duty.clone(), false);
             duties.push(duty);
         }
         (jobs.looking, jobs.under_way) = (true, jobs.under_way + 1);
@@ -227,10 +234,11 @@ impl Core {
         let mut first = Vec::new();
         for (duty, after) in done {
             let Duty::Look(job) = &duty else {
+                let heard = self.jobs.going.remove(&duty).unwrap_or(false);
                 match after {
-                    After::Rest | After::At(_) => {}
-                    After::Next => self.go_on(duty),
                     After::Soon => self.jobs.later.push(duty),
+                    After::Rest | After::At(_) if !heard => {}
+                    After::Next | After::Rest | After::At(_) => self.go_on(duty),
                 }
                 continue;
             };

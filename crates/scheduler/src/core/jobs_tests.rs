@@ -151,6 +151,23 @@ fn a_job_is_in_one_batch_whatever_is_heard_of_it() {
 }
 
 #[test]
+fn a_backfill_is_in_one_batch_whatever_is_heard_of_it() {
+    let mut core = leader();
+    let (backfill, waits) = (Duty::Backfill(Arc::new(key(1))), Event::BackfillWaits { job: key(1) });
+    core.event(&waits, START);
+    assert_eq!(batch(&mut core, at(0)), std::slice::from_ref(&backfill));
+    looked(&mut core, true, at(0));
+    // Tasks of it end while its step is in the log.
+    core.event(&waits, at(1));
+    core.event(&waits, at(1));
+    assert_eq!(batch(&mut core, at(1)), [], "its rows are those of before");
+    core.jobs_done(vec![(backfill.clone(), After::Rest)], at(2));
+    assert_eq!(batch(&mut core, at(2)), std::slice::from_ref(&backfill));
+    done(&mut core, vec![backfill], After::Rest, at(3));
+    assert_eq!(batch(&mut core, at(4)), []);
+}
+
+#[test]
 fn what_is_heard_while_a_batch_is_under_way_counts_after_it() {
     let mut core = leader();
     for number in 1..=3 {

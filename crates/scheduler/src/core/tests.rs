@@ -197,6 +197,31 @@ fn the_slot_of_a_reported_attempt_is_given_away_once_before_its_report_is_commit
 }
 
 #[test]
+fn reports_that_find_no_room_in_the_log_make_no_room_for_ever_more_work() {
+    let mut core = leader(&[("a", 2)]);
+    for number in 1..=9 {
+        due(&mut core, number, at(0));
+    }
+    let mut granted: Vec<Over> = Vec::new();
+    // Whatever runs is reported, and no report is committed.
+    for _ in 0..5 {
+        core.plan(at(1));
+        for command in proposals(&mut core) {
+            let Command::Grant { shard, attempt, .. } = &command else { panic!("{command:?}") };
+            granted.push(((*shard).into(), Some(*attempt), 9));
+            assert!(core.applied(&command, &Reply::Granted { fence: 9 }, at(1)));
+        }
+        core.reported(&id("a"), &granted);
+    }
+    assert_eq!((granted.len(), core.counts().held), (4, 4), "as many again as it has slots");
+    let (shard, _, fence) = granted[0];
+    core.event(&Event::AttemptEnded { shard, executor: id("a"), fence, outcome: Outcome::Succeeded }, at(2));
+    core.reported(&id("a"), &granted);
+    core.plan(at(2));
+    assert_eq!(proposals(&mut core).len(), 1, "one is committed, and one more may go ahead");
+}
+
+#[test]
 fn a_timer_waits_for_the_clock_that_decides() {
     let mut core = leader(&[("a", 1)]);
     let due_at = START.wall_ms + 100;
@@ -455,6 +480,25 @@ fn an_executor_that_has_heard_a_later_leader_is_told_nothing() {
     let foreign = Lease { shard: shard(1), attempt: 1, fence: 99 };
     let beat = Heartbeat { round: 8, ..beat("a", 1, &[holding(foreign, None)]) };
     assert_eq!(core.heartbeat(beat, at(1)).stale, vec![]);
+}
+
+#[test]
+fn a_heartbeat_of_an_earlier_round_keeps_nobody_alive_and_drains_nobody() {
+    let mut core = Core::new(Options::default(), 8, START);
+    core.executor_row(row("a", 1, 1), START);
+    let earlier = || Heartbeat { draining: true, ..beat("a", 1, &[]) };
+    let of_this = || Heartbeat { round: 8, ..beat("a", 1, &[]) };
+    assert_eq!(core.heartbeat(earlier(), at(1_000)).round, 8, "it is told of the round");
+    let exec = |core: &Core| {
+        let exec = core.executor(&id("a")).unwrap();
+        (exec.heard_at(), exec.last_heartbeat().is_some(), exec.knows_round())
+    };
+    assert_eq!(exec(&core), (START.mono_ms, false, false));
+    core.heartbeat(of_this(), at(2_000));
+    assert_eq!(exec(&core), (at(2_000).mono_ms, true, true));
+    core.heartbeat(earlier(), at(3_000));
+    assert_eq!(exec(&core).0, at(2_000).mono_ms);
+    assert!(!core.executor(&id("a")).unwrap().last_heartbeat().unwrap().draining);
 }
 
 #[test]

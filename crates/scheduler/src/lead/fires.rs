@@ -104,7 +104,7 @@ impl Leader<'_> {
             && let Some(candidate) = self.core.granting((*shard).into())
         {
             // The push needs no look at its rows, although the event of its creation may be on its way.
-            self.fresh.add(shard.task, candidate.since, &candidate.spec);
+            self.fresh.add_granted(shard.task, candidate.since, &candidate.spec);
         }
         self.count(grant, reply, now.cluster_ms);
         if self.core.applied(grant, reply, now) { Ok(()) } else { Err(Ended::Lost) }

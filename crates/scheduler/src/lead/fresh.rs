@@ -35,9 +35,18 @@ pub(super) struct FreshTasks {
 impl FreshTasks {
     /// A task was submitted.
     pub(super) fn add(&mut self, task: TaskId, due_at: Millis, spec: &Arc<TaskSpec>) {
-        self.bytes += size_of(spec);
+        self.keep(task, Fresh { spec: Arc::clone(spec), due_at, offered: false });
+    }
+
+    /// A task was granted in the entry that made it: only its push is ahead.
+    pub(super) fn add_granted(&mut self, task: TaskId, due_at: Millis, spec: &Arc<TaskSpec>) {
+        self.keep(task, Fresh { spec: Arc::clone(spec), due_at, offered: true });
+    }
+
+    fn keep(&mut self, task: TaskId, fresh: Fresh) {
+        self.bytes += size_of(&fresh.spec);
         self.order.push_back(task);
-        if let Some(old) = self.tasks.insert(task, Fresh { spec: Arc::clone(spec), due_at, offered: false }) {
+        if let Some(old) = self.tasks.insert(task, fresh) {
             self.bytes -= size_of(&old.spec);
         }
         while self.bytes > BYTES_LIMIT
@@ -110,6 +119,14 @@ mod tests {
         assert_eq!(fresh.remove(task(1)).unwrap().due_at, 7);
         assert!(fresh.remove(task(1)).is_none());
         assert_eq!(fresh.bytes, 0);
+    }
+
+    #[test]
+    fn what_was_granted_as_it_was_made_is_kept_for_its_push_and_not_offered() {
+        let mut fresh = FreshTasks::default();
+        fresh.add_granted(task(1), 7, &spec(10));
+        assert!(fresh.candidate(shard(1)).is_none(), "its first attempt is used");
+        assert_eq!(fresh.remove(task(1)).unwrap().due_at, 7);
     }
 
     #[test]

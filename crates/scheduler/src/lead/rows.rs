@@ -6,7 +6,7 @@ use std::sync::Arc;
 use orloj_model::command::JobCommand;
 use orloj_model::graph::ShardPlan;
 use orloj_model::id::{JobId, Millis, TaskId};
-use orloj_model::job::{Cause, JobKey};
+use orloj_model::job::{Cause, JobKey, OPEN_LIMIT};
 use orloj_model::key::{DueKey, ShardKey, TimeKey};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query::{self, JobView};
@@ -54,7 +54,8 @@ pub(super) fn candidate<R: Read>(
 pub(super) fn fired(job: &JobView, command: &JobCommand) -> Option<Candidate> {
     let (JobCommand::Fire(fire), Some(next)) = (command, &job.state.next) else { return None };
     let definition = &job.job.definition;
-    let alone = job.state.open == 0 || definition.overlap == OverlapPolicy::Allow;
+    let beside = definition.overlap == OverlapPolicy::Allow && job.state.open < OPEN_LIMIT;
+    let alone = job.state.open == 0 || beside;
     let template = &definition.template;
     let whole =
         template.shard_total == 1 && template.strategy != Strategy::Broadcast && job.flow.steps.is_empty();

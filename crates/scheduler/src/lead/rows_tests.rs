@@ -299,6 +299,10 @@ fn only_the_first_task_that_is_whole_and_held_up_by_nothing_is_known_before_it_i
         view.state.open = 1;
         view.job.definition.overlap = OverlapPolicy::Allow;
     }));
+    assert!(!known(&|view| {
+        view.state.open = OPEN_LIMIT;
+        view.job.definition.overlap = OverlapPolicy::Allow;
+    }));
     assert!(!known(&|view| view.job.definition.template.shard_total = 2));
     assert!(!known(&|view| view.job.definition.template.strategy = Strategy::Broadcast));
     let step = Step {

@@ -57,6 +57,8 @@ const LEAST: &[(&str, f64)] = &[
     ("D6.judged_in_calm", 150.0),
     ("D10.looked_at", 20.0),
     ("D11.at_the_limit", 100.0),
+    ("D11.let_in", 1000.0),
+    ("D11.turned_away", 1000.0),
     ("T1.whole", 60.0),
     ("T4.in_tables", 3000.0),
     ("W1.looked_at", 500.0),

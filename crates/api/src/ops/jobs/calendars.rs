@@ -2,7 +2,7 @@
 
 use orloj_model::command::JobCommand;
 use orloj_model::id::CalendarName;
-use orloj_model::job::{CalendarKey, JobKey};
+use orloj_model::job::{CalendarKey, CalendarRow, JobKey};
 use orloj_model::{Refusal, Reply};
 use orloj_wire::problem::{Code, FieldError};
 use orloj_wire::rest::MAX_PAGE;
@@ -44,6 +44,12 @@ impl Call<'_> {
         Ok(CalendarKey { caller: self.caller()?.clone(), calendar })
     }
 
+    /// A calendar as this node has it.
+    fn calendar_row(&self, key: &CalendarKey) -> Result<Option<CalendarRow>, Failure> {
+        let names = std::slice::from_ref(&key.calendar);
+        Ok(self.shared.backend.calendars_named(&key.caller, names)?.value.into_iter().next().flatten())
+    }
+
     fn shown_calendar(&self, key: &CalendarKey, status: u16) -> Result<Answer, Failure> {
         let name = &key.calendar;
         let At { applied, value } =
@@ -69,18 +75,17 @@ impl Call<'_> {
         let calendar = CalendarName::new(name)
             .map_err(|error| refuse(FieldError::new("name", format!("{name:?}: {error}"))))?;
         let key = CalendarKey { caller: self.caller()?.clone(), calendar };
+        self.up_to_date().await?;
+        let known = self.calendar_row(&key)?.is_some();
         let claim = Some(self.claim());
         let command =
             JobCommand::PutCalendar { calendar: key.clone(), expected, parts: parts.clone(), claim };
         match self.propose_job(command).await?.reply {
-            Reply::Calendar { version: 1 } => self.shown_calendar(&key, 201),
-            Reply::Calendar { .. } => self.shown_calendar(&key, 200),
+            Reply::Calendar { .. } => self.shown_calendar(&key, if known { 200 } else { 201 }),
             Reply::Refused(Refusal::VersionMismatch { current }) => {
-                let rows =
-                    self.shared.backend.calendars_named(&key.caller, std::slice::from_ref(&key.calendar))?;
-                match rows.value.into_iter().next().flatten() {
+                match self.calendar_row(&key)?.filter(|row| row.calendar == parts) {
                     // It is what this request makes of it: the answer to an earlier try was lost.
-                    Some(row) if row.calendar == parts && expected == Some(row.version - 1) => {
+                    Some(row) if expected == Some(0) || expected == Some(row.version - 1) => {
                         self.shown_calendar(&key, 200)
                     }
                     _ => Err(Refusal::VersionMismatch { current }.into()),

@@ -98,8 +98,9 @@ impl Call<'_> {
             let flow = self.flow(&spec, known.as_ref())?;
             if guard.is_some_and(|guard| guard != version) {
                 return match known.filter(|view| view.job.definition == definition && view.flow == flow) {
-                    // It is what this request makes of it: the answer to an earlier try was lost.
-                    Some(view) if guard == Some(view.job.version - 1) => Ok(false),
+                    // It is what this request makes of it: the answer to an earlier try was lost. A job that was
+                    // created in the place of a deleted one begins with any version.
+                    Some(view) if guard == Some(0) || guard == Some(view.job.version - 1) => Ok(false),
                     _ => Err(Refusal::VersionMismatch { current: version }.into()),
                 };
             }

@@ -2,7 +2,8 @@
 
 use orloj_model::id::{CalendarName, CallerId, JobId};
 use orloj_model::job::{BackfillRow, CalendarKey, CalendarRow, JobKey};
-use orloj_model::query::{self, JobView};
+use orloj_model::query::{self, JobView, Reached};
+use orloj_model::task::TaskSpec;
 
 use super::{FakeStore, Universe};
 use crate::backend::{At, HistoryRows, JobReads, StorageFault, read_calendars, read_history, read_jobs};
@@ -58,7 +59,16 @@ impl JobReads for FakeStore {
         let after = after.map(|name| CalendarKey { caller: caller.clone(), calendar: name.clone() });
         self.read(|tables| query::calendars_of(tables, caller, after.as_ref(), limit))
     }
+
     fn calendar_users(&self, key: &CalendarKey, limit: usize) -> Result<At<Vec<JobKey>>, StorageFault> {
         self.read(|tables| query::users_of(tables, key, None, limit))
+    }
+
+    fn reached_limit(
+        &self,
+        spec: &TaskSpec,
+        configured: Option<u32>,
+    ) -> Result<Option<Reached>, StorageFault> {
+        Ok(self.read(|tables| query::reached_limit(tables, spec, configured))?.value)
     }
 }

@@ -82,13 +82,18 @@ pub(super) fn summary(fates: &[Fate]) -> String {
 
 /// The code that they come to, which a line on standard error explains where it is not 0.
 pub(super) fn code(fates: &[Fate]) -> ExitCode {
+    code_of(fates, &summary(fates))
+}
+
+/// The same with words of one's own for what they are.
+pub(super) fn code_of(fates: &[Fate], told: &str) -> ExitCode {
     let any = |fate: Fate| fates.contains(&fate);
     let code = match (any(Fate::Unknown) || any(Fate::NotTried), any(Fate::Refused)) {
         (true, _) => Code::Unreachable,
         (false, true) => Code::Refused,
         (false, false) => return ExitCode::SUCCESS,
     };
-    output::note(&format!("orloj: not everything is as wanted: {}", summary(fates)));
+    output::note(&format!("orloj: not everything is as wanted: {told}"));
     code.into()
 }
 

@@ -229,20 +229,22 @@ fn shown(fault: &FieldError) -> String {
 
 /// Faults, a line each; where one lies in a text, the text with a mark under the character.
 pub fn listed(faults: &[FieldError], value: &Value) -> String {
-    const LONGEST: usize = 200;
-    let mut text = String::new();
-    for fault in faults {
-        text.push_str(&format!("\n  {}", shown(fault)));
-        let found = value.pointer(&fault.pointer).and_then(Value::as_str);
-        let fits = |text: &&str| text.chars().count() <= LONGEST && !text.chars().any(char::is_control);
-        if let (Some(position), Some(found)) = (fault.position, found.filter(fits)) {
-            text.push_str(&format!("\n    {found}\n    {}^", " ".repeat(position)));
-        }
-    }
-    text
+    faults.iter().map(|fault| format!("\n  {}{}", shown(fault), marked(fault, value))).collect()
 }
 
-/// An error of the API, with a mark under each character of `value`, the body, that it points at.
+/// The text that a fault lies in, with a mark under the character; nothing where it lies in none.
+fn marked(fault: &FieldError, value: &Value) -> String {
+    const LONGEST: usize = 200;
+    let found = value.pointer(&fault.pointer).and_then(Value::as_str);
+    let fits = |text: &&str| text.chars().count() <= LONGEST && !text.chars().any(char::is_control);
+    match (fault.position, found.filter(fits)) {
+        (Some(position), Some(found)) => format!("\n    {found}\n    {}^", " ".repeat(position)),
+        _ => String::new(),
+    }
+}
+
+/// An error of the API, with a mark under each character of `value`, the body, that it points at. What the error has said
+/// already is not said again.
 pub fn pointed(error: Error, value: &Value) -> Failure {
     let faults: Vec<FieldError> = match &error {
         Error::Problem(problem) => {
@@ -251,10 +253,20 @@ pub fn pointed(error: Error, value: &Value) -> Failure {
         _ => Vec::new(),
     };
     let Failure { code, error } = Failure::from(error);
-    match faults.is_empty() {
-        true => Failure { code, error },
-        false => Failure { code, error: anyhow!("{error:#}{}", listed(&faults, value)) },
+    if faults.is_empty() {
+        return Failure { code, error };
     }
+    let told = format!("{error:#}");
+    let pointing = |fault: &FieldError| {
+        let what = match (told.contains(&fault.message), faults.len()) {
+            (true, 1) => String::new(),
+            (true, _) => format!("\n  {}", fault.pointer),
+            (false, _) => format!("\n  {}", shown(fault)),
+        };
+        format!("{what}{}", marked(fault, value))
+    };
+    let places: String = faults.iter().map(pointing).collect();
+    Failure { code, error: anyhow!("{told}{places}") }
 }
 
 #[cfg(test)]

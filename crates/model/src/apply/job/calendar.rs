@@ -29,7 +29,10 @@ pub(super) fn put<T: Write>(
         return Ok(Reply::Calendar { version: known.version });
     }
     let now = cx.now();
-    let (version, created_at) = known.map_or((1, now), |known| (known.version + 1, known.created_at));
+    let (version, created_at) = match known {
+        Some(known) => (known.version + 1, known.created_at),
+        None => (cx.first_version(&key.caller)?, now),
+    };
     let row = CalendarRow { calendar: calendar.clone(), version, created_at, updated_at: now };
     cx.tables.put::<CalendarTable>(key, &row)?;
     spread_from(cx, key, None)?;
@@ -52,6 +55,7 @@ pub(super) fn delete<T: Write>(
     if !users(cx, key, None, 1)?.is_empty() {
         return Ok(Reply::Refused(Refusal::CalendarInUse));
     }
+    cx.retire(&key.caller, known.version)?;
     cx.tables.delete::<CalendarTable>(key)?;
     if cx.tables.has::<CalendarSpreadTable>(key)? {
         cx.tables.delete::<CalendarSpreadTable>(key)?;

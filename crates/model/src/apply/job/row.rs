@@ -4,12 +4,15 @@ use super::Checked;
 use crate::apply::context::Context;
 use crate::command::Refusal;
 use crate::event::Event;
-use crate::id::CalendarName;
-use crate::job::{CalendarKey, Definition, HISTORY_LIMIT, HistoryRow, Job, JobKey, JobOutcome, JobState};
+use crate::id::{CalendarName, CallerId};
+use crate::job::{
+    CalendarKey, Definition, GoneVersions, HISTORY_LIMIT, HistoryRow, Job, JobKey, JobOutcome, JobState,
+};
 use crate::key::{CalendarUseKey, HistoryKey, NextKey};
 use crate::mutant::{Mutant, is_on};
 use crate::schema::{
-    CalendarUseTable, JobHistoryTable, JobNextTable, JobStateTable, JobTable, JobWantedTable,
+    CalendarUseTable, GoneVersionsTable, JobHistoryTable, JobNextTable, JobStateTable, JobTable,
+    JobWantedTable,
 };
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 use crate::trigger::Next;
@@ -20,6 +23,21 @@ impl<T: Write> Context<'_, T> {
         let Some(job) = self.tables.get::<JobTable>(key)? else { return Ok(Err(Refusal::JobNotFound)) };
         let state = self.tables.get::<JobStateTable>(key)?;
         Ok(state.map(|state| (job, state)).ok_or(Refusal::JobNotFound))
+    }
+
+    /// The version with which a job or calendar of this caller begins: above those of all that it has deleted.
+    pub(super) fn first_version(&self, caller: &CallerId) -> Result<u64, T::Error> {
+        let gone = self.tables.get::<GoneVersionsTable>(caller)?.unwrap_or_default();
+        Ok(gone.highest.saturating_add(1))
+    }
+
+    /// A job or calendar of this caller is deleted at this version.
+    pub(super) fn retire(&mut self, caller: &CallerId, version: u64) -> Result<(), T::Error> {
+        let gone = self.tables.get::<GoneVersionsTable>(caller)?.unwrap_or_default();
+        match version > gone.highest {
+            true => self.tables.put::<GoneVersionsTable>(caller, &GoneVersions { highest: version }),
+            false => Ok(()),
+        }
     }
 
     /// Takes a job out of the indexes of what fires. The caller stores the row.

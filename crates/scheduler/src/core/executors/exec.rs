@@ -43,6 +43,8 @@ pub(crate) struct Exec {
     /// Leases, with the slot that each takes in the fleet, none when its attempt has been reported; in order, because they
     /// are walked.
     pub(super) held: BTreeMap<ShardKey, Option<ExecutorIdx>>,
+    /// How many of them take none.
+    pub(super) vacated: u32,
     /// What it runs without a lease.
     pub(in crate::core) strays: Strays,
     /// Leases that have not been pushed, oldest first.
@@ -108,20 +110,29 @@ impl Exec {
     }
 
     pub(in crate::core) fn hold(&mut self, shard: ShardKey, slot: ExecutorIdx) {
-        self.held.insert(shard, Some(slot));
+        if let Some(None) = self.held.insert(shard, Some(slot)) {
+            self.vacated -= 1;
+        }
     }
 
-    /// The attempt of this lease is over there.
+    /// The attempt of this lease is over there. Its slot is free, unless as many leases as it has slots wait for the commit
+    /// of their reports already: where those find no room in the log, more work would follow without end.
     pub(in crate::core) fn vacate(&mut self, shard: ShardKey, fleet: &mut Fleet) {
+        if self.vacated >= self.row.registration.slots {
+            return;
+        }
         if let Some(slot) = self.held.get_mut(&shard).and_then(Option::take) {
+            self.vacated += 1;
             fleet.give_back(slot);
         }
     }
 
     /// Its lease of this shard is over.
     pub(in crate::core) fn forget(&mut self, lease: Lease, fleet: &mut Fleet) {
-        if let Some(Some(slot)) = self.held.remove(&lease.shard) {
-            fleet.give_back(slot);
+        match self.held.remove(&lease.shard) {
+            Some(Some(slot)) => fleet.give_back(slot),
+            Some(None) => self.vacated -= 1,
+            None => {}
         }
         self.outbox.retain(|queued| *queued != lease.shard);
         self.stops.remove(&lease);

@@ -20,7 +20,7 @@ use crate::time::Time;
 pub struct Job {
     /// Its id.
     pub job_id: String,
-    /// Grows by one with every edit, from 1.
+    /// Grows by one with every edit, from 1, or from above every version that its caller has deleted.
     pub version: u64,
     /// When it was created.
     pub created_at: Time,
@@ -269,7 +269,7 @@ pub struct HistoryEntry {
 pub struct Calendar {
     /// Its name.
     pub name: String,
-    /// Grows by one with every edit, from 1.
+    /// Grows by one with every edit, from 1, or from above every version that its caller has deleted.
     pub version: u64,
     /// When it was created.
     pub created_at: Time,

@@ -102,7 +102,16 @@ impl<'a> Report<'a> {
 
     /// The code of the command.
     pub(super) fn code(&self) -> ExitCode {
-        fate::code(&self.fates())
+        fate::code_of(&self.fates(), &self.summary())
+    }
+
+    /// How many jobs there are, and of what fate.
+    fn summary(&self) -> String {
+        let fates: Vec<Fate> = self.jobs.iter().filter_map(|taken| taken.result).collect();
+        let (jobs, left) = (self.jobs.len(), self.left_out.len());
+        let summary = if self.asked { format!(" ({})", fate::summary(&fates)) } else { String::new() };
+        let dry = if self.wish.dry_run { "dry run: " } else { "" };
+        format!("{dry}{jobs} jobs{summary}, {left} left out")
     }
 
     /// Prints it for people.
@@ -111,11 +120,7 @@ impl<'a> Report<'a> {
         for left in self.left_out {
             output::line(&format!("{}: left out: {}", left.name, left.why))?;
         }
-        let fates: Vec<Fate> = self.jobs.iter().filter_map(|taken| taken.result).collect();
-        let (jobs, left) = (self.jobs.len(), self.left_out.len());
-        let summary = if self.asked { format!(" ({})", fate::summary(&fates)) } else { String::new() };
-        let dry = if self.wish.dry_run { "dry run: " } else { "" };
-        output::line(&format!("{dry}{jobs} jobs{summary}, {left} left out"))?;
+        output::line(&self.summary())?;
         match (self.wish.dry_run, self.asked) {
             (false, _) => Ok(()),
             (true, true) => output::line(
@@ -170,14 +175,14 @@ impl Taken<'_> {
             return client.put_job(id, job, Some(0)).await.map(drop).map_err(|error| self.refused(error));
         }
         let bare = JobSpec { triggers: Vec::new(), ..job.clone() };
-        client.put_job(id, &bare, Some(0)).await.map_err(|error| self.refused(error))?;
+        let made = client.put_job(id, &bare, Some(0)).await.map_err(|error| self.refused(error))?;
         let half = |what: &str, error| {
             let refused = self.refused(error);
             Refused { why: format!("it was created {what}, and then: {}", refused.why), ..refused }
         };
         let paused = client.pause_job(id, WHY_PAUSED).await;
         paused.map_err(|error| half("without triggers, and is not paused", error))?;
-        let put = client.put_job(id, job, Some(1)).await;
+        let put = client.put_job(id, job, Some(made.version)).await;
         put.map(drop).map_err(|error| half("paused and without triggers", error))
     }
 
