@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use orloj_model::Clock;
 use orloj_net::{Clients, ClusterTls, Protocol, Role};
@@ -140,7 +141,7 @@ impl HttpLink {
         &self,
         target: &Target,
         path: &'static str,
-        body: &[u8],
+        body: &Bytes,
         deadline: Duration,
     ) -> Result<Vec<u8>, (LinkError, Option<i64>)> {
         let seconds = self.clock.wall_ms().div_euclid(1000) + self.ahead_of(&target.id);
@@ -163,7 +164,7 @@ impl HttpLink {
         }
         let response = request
             .header("content-type", "application/json")
-            .body(body.to_vec())
+            .body(body.clone())
             .send()
             .await
             .map_err(|error| (LinkError::NoAnswer(error.to_string()), None))?;
@@ -204,6 +205,7 @@ impl ExecutorLink for HttpLink {
         deadline: Duration,
     ) -> BoxFuture<'a, Result<Vec<u8>, LinkError>> {
         Box::pin(async move {
+            let body = Bytes::from(body);
             match self.try_once(target, path, &body, deadline).await {
                 Ok(answer) => Ok(answer),
                 // Our clock and the executor's are apart (one of them was stepped): sign by its clock. Its

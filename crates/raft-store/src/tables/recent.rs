@@ -6,19 +6,58 @@
 //! Rows that are only written, as those of tasks that wait for their hour, are not kept.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes of one generation, its bookkeeping counted. Two of them are kept.
 const GENERATION_BYTES: usize = 4 << 20;
 /// What a row costs beside its bytes: two allocations and its place in the map.
 const ROW_OVERHEAD: usize = 96;
 
+/// Hashes a key at one go. The seed is drawn for each cache: callers choose parts of some keys, and cannot know which of
+/// them meet.
+#[derive(Clone, Copy)]
+struct Seeded(u64);
+
+impl Seeded {
+    fn drawn() -> Seeded {
+        Seeded(RandomState::new().hash_one(0_u8))
+    }
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = AtOneGo;
+
+    fn build_hasher(&self) -> AtOneGo {
+        AtOneGo(self.0)
+    }
+}
+
+struct AtOneGo(u64);
+
+impl Hasher for AtOneGo {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = xxh3_64_with_seed(bytes, self.0);
+    }
+
+    /// The length in front of the bytes, which the hash of the bytes takes in as well.
+    fn write_usize(&mut self, _: usize) {}
+}
+
+type Rows = HashMap<Vec<u8>, Vec<u8>, Seeded>;
+
 /// Two generations of rows, by full key: what is asked for comes into the young one, and when that is full it takes the
 /// place of the old one. So a row is forgotten once twice its generation's bytes have passed since its last
 /// use at most, and nothing needs a list of uses.
 pub(super) struct Recent {
-    young: HashMap<Vec<u8>, Vec<u8>>,
-    old: HashMap<Vec<u8>, Vec<u8>>,
+    young: Rows,
+    old: Rows,
     /// Of the young generation.
     bytes: usize,
     limit: usize,
@@ -31,7 +70,8 @@ impl Recent {
     }
 
     fn bounded(limit: usize) -> Recent {
-        Recent { young: HashMap::new(), old: HashMap::new(), bytes: 0, limit }
+        let seed = Seeded::drawn();
+        Recent { young: Rows::with_hasher(seed), old: Rows::with_hasher(seed), bytes: 0, limit }
     }
 
     /// The row's value; `None` if it is not kept, whether there is such a row or not.
@@ -49,7 +89,8 @@ impl Recent {
         self.bytes += ROW_OVERHEAD + key.len() + value.len();
         self.young.insert(key, value);
         if self.bytes > self.limit {
-            self.old = mem::take(&mut self.young);
+            let empty = Rows::with_hasher(*self.young.hasher());
+            self.old = mem::replace(&mut self.young, empty);
             self.bytes = 0;
         }
     }
