@@ -46,10 +46,9 @@ struct Said {
 }
 
 impl Said {
-    fn add(&mut self, nonce: u64, stamped_s: i64) {
+    /// It has signed by this stamp: what it signed long before is refused for its stamp from now on, and forgotten.
+    fn sign(&mut self, stamped_s: i64) {
         self.newest_s = self.newest_s.max(stamped_s);
-        self.nonces.insert(nonce);
-        self.by_stamp.entry(stamped_s).or_default().push(nonce);
         while let Some(oldest) = self.by_stamp.first_entry() {
             if *oldest.key() >= self.newest_s - SLACK_S {
                 break;
@@ -58,6 +57,11 @@ impl Said {
                 self.nonces.remove(&nonce);
             }
         }
+    }
+
+    fn remember(&mut self, nonce: u64, stamped_s: i64) {
+        self.nonces.insert(nonce);
+        self.by_stamp.entry(stamped_s).or_default().push(nonce);
     }
 }
 
@@ -92,10 +96,12 @@ impl Heard {
         if said.nonces.contains(&nonce) {
             return Err(Refusal::NonceReplayed.into());
         }
+        // Also where it is refused, so that time makes room.
+        said.sign(stamped_s);
         if said.nonces.len() >= PER_EXECUTOR {
             return Err(full("this executor has used too many nonces within seconds"));
         }
-        said.add(nonce, stamped_s);
+        said.remember(nonce, stamped_s);
         Ok(())
     }
 }
