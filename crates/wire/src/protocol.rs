@@ -87,9 +87,9 @@ pub struct Register {
     pub address: String,
     /// The handlers that it can run.
     pub handlers: Vec<String>,
-    /// How many attempts it runs at once.
+    /// How many attempts it runs at once, 1-100,000.
     pub slots: u32,
-    /// How many attempts it takes beyond its slots.
+    /// How many attempts it takes beyond its slots, at most 100,000.
     pub queue: u32,
     /// Base weight on the ring.
     pub weight: u32,
