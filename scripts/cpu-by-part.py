@@ -19,7 +19,7 @@ PARTS = [(name, re.compile(pattern)) for name, pattern in [
     ("log: write and fdatasync", r"orloj_raft_store::log|log::writer|LogWriter"),
     ("state: RocksDB's writes", r"rocksdb::DBImpl::Write|rocksdb_write"),
     ("state: RocksDB's reads", r"rocksdb::DBImpl::Get|rocksdb_get|rocksdb::DBIter|rocksdb_iter|ArenaWrappedDBIter"),
-    ("apply: the pure part and its rows", r"orloj_model::|orloj_raft_store::(machine|tables|codec)"),
+    ("apply: the pure part and its rows", r"orloj_model::|orloj_raft_store::(applier|codec|events|machine|overlay|tables)"),
     ("signature, limits, nonces", r"aws_lc|sha2|orloj_wire::sign|orloj_api::(auth|sign|gate|limit)"),
     ("dispatch: wheel, placement, leases, pushes", r"orloj_scheduler::"),
     ("API: requests and answers", r"orloj_api::|orloj_wire::|serde_json"),

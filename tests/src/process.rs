@@ -1,7 +1,9 @@
 //! Processes of the system under test, by their ids: killed, stopped, continued, watched.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -37,6 +39,22 @@ pub fn binary() -> PathBuf {
         path.display()
     );
     path
+}
+
+/// A port of loopback on which nobody listens, for a process that is started later. It is below those that the kernel gives to
+/// who asks for any port (32,768 and above as a rule), and each test process looks from a place of its own, so that nobody
+/// takes it meanwhile.
+///
+/// # Panics
+/// None of a hundred is free.
+pub fn own_port() -> u16 {
+    static LOOKED_AT: AtomicU16 = AtomicU16::new(0);
+    let block = u16::try_from(std::process::id() % 200).expect("it is below 200");
+    let next = || 10_000 + 100 * block + LOOKED_AT.fetch_add(1, Ordering::Relaxed) % 100;
+    let mut ports = std::iter::repeat_with(next).take(100);
+    ports
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("one of a hundred ports is free")
 }
 
 /// Sends a signal; a process that is gone is no error.
@@ -85,6 +103,13 @@ pub fn memory(pid: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let ports = [own_port(), own_port(), own_port()];
+        assert!(ports[0] != ports[1] && ports[1] != ports[2], "{ports:?}");
+        assert!(ports.iter().all(|port| (10_000..30_000).contains(port)), "{ports:?}");
+    }
 
     #[test]
     fn this_process_is_alive_and_uses_memory() {

@@ -26,21 +26,39 @@ pub(crate) struct Room {
     places: usize,
     /// Those of one address.
     per_address: usize,
-    /// What a body that waits holds at most of its connection's window, in bytes.
+    /// What a body that waits holds at most, in bytes: over HTTP/2 of its connection's window.
     held: usize,
+    /// The same over HTTP/1.1: what is read ahead.
+    held_ahead: usize,
     /// What all that wait may hold of one connection's window, in bytes: all but what one body needs.
     held_by_connection: usize,
+    /// What all of one address that wait may hold, in bytes: as much as those that have its places.
+    held_by_address: usize,
 }
 
 impl Room {
-    /// For callers, and for executors: 64 MiB, of which one address has 16.
+    /// For callers: 64 MiB, of which one address has 16.
     pub(crate) const CALLS: Room = Room::within(256, 64, Bounds::PUBLIC);
+    /// For executors: as much.
+    pub(crate) const EXECUTORS: Room = Room::within(256, 64, Bounds::INTERNAL);
     /// For replicas, whose largest message has 16 MiB: 256 MiB, of which one address has 64.
     pub(crate) const REPLICAS: Room = Room::within(1_024, 256, Bounds::INTERNAL);
 
     const fn within(places: usize, per_address: usize, bounds: Bounds) -> Room {
         let held = bounds.window as usize;
-        Room { places, per_address, held, held_by_connection: bounds.connection_window() as usize - held }
+        Room {
+            places,
+            per_address,
+            held,
+            held_ahead: bounds.header_bytes,
+            held_by_connection: bounds.connection_window() as usize - held,
+            held_by_address: per_address * BODY_LIMIT,
+        }
+    }
+
+    /// What a body holds while it waits, in bytes.
+    fn held(&self, asks: Asks) -> usize {
+        asks.length.min(if asks.is_multiplexed { self.held } else { self.held_ahead })
     }
 }
 
@@ -51,6 +69,8 @@ pub(crate) struct Asks {
     pub(crate) address: IpAddr,
     /// Over which connection, where there is one.
     pub(crate) connection: Option<SocketAddr>,
+    /// Whether it comes over HTTP/2.
+    pub(crate) is_multiplexed: bool,
     /// How long it may be, in bytes.
     pub(crate) length: usize,
 }
@@ -70,8 +90,10 @@ struct Share {
     /// Requests that have a place or wait for one; the share is forgotten with the last of them.
     requests: usize,
     waiting: usize,
-    /// What those that wait hold of the windows of their connections, in bytes.
-    held: HashMap<SocketAddr, usize>,
+    /// What those that wait hold, in bytes.
+    held: usize,
+    /// What they hold of the windows of their connections.
+    held_by: HashMap<SocketAddr, usize>,
 }
 
 /// A place, until it is dropped.
@@ -128,7 +150,8 @@ impl Bodies {
             places: Arc::new(Semaphore::new(self.room.per_address)),
             requests: 0,
             waiting: 0,
-            held: HashMap::new(),
+            held: 0,
+            held_by: HashMap::new(),
         });
         share.requests += 1;
         let places = Arc::clone(&share.places);
@@ -149,13 +172,18 @@ impl Entrant {
         let Some(share) = shares.get_mut(&self.address).filter(|share| share.waiting < WAITING) else {
             return false;
         };
+        let own = self.room.held(asks);
+        if share.held + own > self.room.held_by_address {
+            return false;
+        }
         if let Some(connection) = asks.connection {
-            let held = share.held.get(&connection).copied().unwrap_or(0) + asks.length.min(self.room.held);
+            let held = share.held_by.get(&connection).copied().unwrap_or(0) + own;
             if held > self.room.held_by_connection {
                 return false;
             }
-            share.held.insert(connection, held);
+            share.held_by.insert(connection, held);
         }
+        share.held += own;
         share.waiting += 1;
         drop(shares);
         self.waits = Some(asks);
@@ -166,13 +194,15 @@ impl Entrant {
         let Some(asks) = self.waits.take() else { return };
         let mut shares = lock(&self.shares);
         let Some(share) = shares.get_mut(&self.address) else { return };
+        let own = self.room.held(asks);
         share.waiting -= 1;
+        share.held -= own;
         if let Some(connection) = asks.connection
-            && let Some(held) = share.held.get_mut(&connection)
+            && let Some(held) = share.held_by.get_mut(&connection)
         {
-            *held -= asks.length.min(self.room.held);
+            *held -= own;
             if *held == 0 {
-                share.held.remove(&connection);
+                share.held_by.remove(&connection);
             }
         }
     }
@@ -208,7 +238,7 @@ mod tests {
 
     /// A body of so many places, over no connection.
     fn asks(address: IpAddr, places: usize) -> Asks {
-        Asks { address, connection: None, length: places * BODY_LIMIT }
+        Asks { address, connection: None, is_multiplexed: true, length: places * BODY_LIMIT }
     }
 
     /// As many places as there are, one by one.
@@ -271,7 +301,10 @@ mod tests {
         let bodies = Arc::new(Bodies::new(Room::CALLS));
         let from = address("192.0.2.1");
         let held = fill(&bodies, from).await;
-        let of = |port, length| Asks { address: from, connection: Some(SocketAddr::new(from, port)), length };
+        let of = |port, length| {
+            let connection = Some(SocketAddr::new(from, port));
+            Asks { address: from, connection, is_multiplexed: true, length }
+        };
         let mut waiting = tokio::task::JoinSet::new();
         let mut wait = async |asks| {
             let known = lock(&bodies.shares)[&from].waiting;
@@ -297,9 +330,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_waits_at_an_address_holds_no_more_than_what_has_its_places() {
+        let bodies = Arc::new(Bodies::new(Room::EXECUTORS));
+        let from = address("192.0.2.1");
+        let held = fill(&bodies, from).await;
+        let of = |is_multiplexed| Asks { is_multiplexed, ..asks(from, 64) };
+        let mut waiting = tokio::task::JoinSet::new();
+        let mut wait = async |asks| {
+            let known = lock(&bodies.shares)[&from].waiting;
+            let own = Arc::clone(&bodies);
+            waiting.spawn(async move { own.take(asks, PATIENCE).await.is_some() });
+            while lock(&bodies.shares)[&from].waiting == known {
+                tokio::task::yield_now().await;
+            }
+        };
+        // 4 MiB each of the address's 16, over HTTP/2; of HTTP/1.1 no more than 64 KiB is read ahead.
+        for is_multiplexed in [true, true, true, false, false] {
+            wait(of(is_multiplexed)).await;
+        }
+        let began = tokio::time::Instant::now();
+        assert!(bodies.take(of(true), PATIENCE).await.is_none());
+        assert_eq!(began.elapsed(), Duration::ZERO, "it is told at once");
+        wait(of(false)).await;
+        drop(held);
+        assert_eq!(waiting.join_all().await, [true; 6]);
+        assert!(lock(&bodies.shares).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_largest_message_of_a_replica_finds_room_beside_others_of_its_address() {
         let bodies = Bodies::new(Room::REPLICAS);
-        let largest = |from: &str| Asks { address: address(from), connection: None, length: 17 << 20 };
+        let largest = |from: &str| Asks { length: 17 << 20, ..asks(address(from), 1) };
         let mut held = Vec::new();
         for _ in 0..3 {
             held.push(bodies.take(largest("192.0.2.1"), PATIENCE).await.unwrap());

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, Request as HttpRequest};
+use axum::http::{HeaderValue, Request as HttpRequest, Version};
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
@@ -39,8 +39,8 @@ use crate::service::{Api, NotLeading};
 pub const SCHEDULER_AUDIENCE: &str = "scheduler";
 /// The largest head of a forwarded request, in bytes.
 const FORWARD_HEAD: usize = 16 * 1024;
-/// Bodies of replicas that are no longer need no place, in bytes: on every connection that there may be one, they take
-/// 40 MiB.
+/// Bodies of replicas that are no longer need no place, in bytes: elections wait for nobody. There may be one on each request
+/// of each connection.
 const SMALL: u64 = 4 * 1024;
 
 /// The router of the internal listener.
@@ -167,6 +167,7 @@ async fn place_for(
     let asks = Asks {
         address: Remote::of(&head.extensions),
         connection: Remote::connection(&head.extensions),
+        is_multiplexed: head.version == Version::HTTP_2,
         length: declared.unwrap_or(limit).min(limit),
     };
     bodies.take(asks, http::BODY_TIMEOUT).await.ok_or_else(|| {

@@ -100,13 +100,15 @@ impl Outlook {
     }
 }
 
-/// The names that these addresses have, and those of the own listeners with the same ports.
-fn names(to: &[Destination], own: &[String]) -> BTreeSet<String> {
+/// The names that these addresses have, and then those of the own listeners with the same ports, each once: own listeners
+/// whose names nobody answers for must not use the time up in which the names of the request are looked at.
+fn names(to: &[Destination], own: &[String]) -> Vec<String> {
     let is_called = |port: u16| to.iter().any(|to| to.port() == port);
     let own = own.iter().filter_map(|own| host_and_port(own)).filter(|(_, port)| is_called(*port));
     let own = own.filter(|(host, _)| host.parse::<IpAddr>().is_err());
     let own = own.map(|(host, _)| host.to_ascii_lowercase()).take(OWN_NAMES);
-    to.iter().map(|to| to.host().to_owned()).chain(own).collect()
+    let mut known = BTreeSet::new();
+    to.iter().map(|to| to.host().to_owned()).chain(own).filter(|name| known.insert(name.clone())).collect()
 }
 
 #[cfg(test)]

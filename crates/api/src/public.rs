@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::State;
-use axum::http::Request as HttpRequest;
+use axum::http::{Request as HttpRequest, Version};
 use axum::response::Response;
 use axum::routing::{any, get};
 use bytes::Bytes;
@@ -251,6 +251,7 @@ impl Public {
                 let asks = Asks {
                     address: Remote::of(&head.extensions),
                     connection: Remote::connection(&head.extensions),
+                    is_multiplexed: head.version == Version::HTTP_2,
                     length: declared.map_or(body_limit, |length| length.min(body_limit)),
                 };
                 let (body, place) = self.read_body(asks, body).await?;

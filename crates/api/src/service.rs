@@ -28,7 +28,7 @@ use crate::heard::Heard;
 use crate::hub::Hub;
 use crate::keyring::Key;
 use crate::leader::Leader;
-use crate::limit::{Decision, Pool};
+use crate::limit::Decision;
 use crate::metrics::Metrics;
 use crate::ops;
 use crate::outcome::{Answer, Failure};
@@ -36,7 +36,7 @@ use crate::outlook::Outlook;
 use crate::page::Tokens;
 use crate::request::Request;
 use crate::route::{self, Operation};
-use doubt::Unchecked;
+use doubt::{Doubts, Unchecked};
 
 /// How long a request waits for a leader to be known before it is refused.
 const LEADER_WAIT: Duration = Duration::from_millis(900);
@@ -111,7 +111,7 @@ pub(crate) struct Shared {
     pub(crate) tokens: Tokens,
     pub(crate) denials: Denials,
     /// Questions to the leader about keys that may not do what they ask for here.
-    doubts: Mutex<Pool<String>>,
+    doubts: Mutex<Doubts>,
     /// Held by the one that writes them down.
     pub(crate) telling: tokio::sync::Mutex<()>,
     /// Places for what executors send of their attempts, until their signature is checked.
@@ -180,10 +180,10 @@ impl Api {
             gate: Arc::default(),
             hub,
             denials: Denials::default(),
-            doubts: Mutex::new(Pool::new(doubt::DOUBTS, doubt::DOUBTED_KEYS)),
+            doubts: Mutex::default(),
             telling: tokio::sync::Mutex::default(),
-            executor_bodies: Bodies::new(Room::CALLS),
-            executor_signs: Bodies::new(Room::CALLS),
+            executor_bodies: Bodies::new(Room::EXECUTORS),
+            executor_signs: Bodies::new(Room::EXECUTORS),
             replica_bodies: Bodies::new(Room::REPLICAS),
             sync_places: Semaphore::new(SYNC_WAITERS),
             settled_term: AtomicU64::new(0),

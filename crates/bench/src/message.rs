@@ -192,6 +192,11 @@ impl LoadResult {
         let span_us = (self.ended_us - self.started_us).max(1);
         self.acknowledged as f64 / (span_us as f64 / 1e6)
     }
+
+    /// Submissions that failed for good.
+    pub fn failed(&self) -> u64 {
+        self.errors.values().sum()
+    }
 }
 
 /// What the list of a caller's jobs says.

@@ -43,14 +43,20 @@ impl Outcome<'_> {
         run.must_be_none(never, "acknowledged tasks were never started");
         run.must_be_none(summary.duplicates, "tasks were started more than once");
         run.must_be_none(summary.early, "tasks were started before they were due");
+        if acknowledged == 0 {
+            run.faults
+                .push("no task was acknowledged: there is nothing of which the figures tell".to_owned());
+        }
         if !drained {
             run.faults.push("not every acknowledged task was done in time".to_owned());
         }
     }
 }
 
-/// Adds how long requests took, and of those that failed once more by themselves.
+/// Adds how long requests took, and of those that failed once more by themselves. Submissions that failed for good are a
+/// fault: the figures are of a smaller load than the one that was asked for.
 pub fn add_requests(run: &mut Run, name: &str, ran: &LoadResult, shown: &[Shown]) {
+    run.must_be_none(ran.failed(), &format!("of {} submissions failed for good ({name})", ran.sent));
     run.add_latency(name, &ran.latency, shown);
     run.add_latency(&format!("{name}, failed"), &ran.failures, &[Shown::P50, Shown::Max]);
 }
@@ -112,6 +118,21 @@ mod tests {
         assert_eq!(names(&ran), ["submit p99"]);
         ran.failures.record(10_000_000);
         assert_eq!(names(&ran), ["submit p99", "submit, failed p50", "submit, failed max"]);
+    }
+
+    #[test]
+    fn submissions_that_failed_for_good_are_a_fault_and_so_is_a_run_without_any_task() {
+        let errors = BTreeMap::from([("429 rate_limited".to_owned(), 3), ("503 disk_low".to_owned(), 4)]);
+        let ran = LoadResult { sent: 10, acknowledged: 3, errors, ..LoadResult::default() };
+        let mut run = Run::default();
+        add_requests(&mut run, "submit", &ran, Shown::ALL);
+        assert_eq!(run.faults, ["7 of 10 submissions failed for good (submit)"]);
+
+        let mut run = Run::default();
+        let (checked, summary) = (CheckResult::default(), Summary::default());
+        Outcome { sent: 10, acknowledged: 0, drained: true, checked: &checked, summary: &summary }
+            .add_to(&mut run, Shown::ALL);
+        assert_eq!(run.faults, ["no task was acknowledged: there is nothing of which the figures tell"]);
     }
 
     #[test]

@@ -64,16 +64,17 @@ async fn measure(args: &BenchArgs, json: bool) -> Outcome {
     }
     let mut report = Report::new(args, machine, seed);
     let broken = series(args, &plays, seed, &data, &mut report).await.err();
-    let broken = match broken {
-        Some(failure) if report.is_empty() => return Err(failure),
-        broken => broken,
-    };
     if let Some(failure) = &broken {
         report.break_off(failure.to_string());
+        // Also without any run: what an earlier bench has left there must not be taken for this one.
         if let Err(error) = report.write() {
             output::note(&format!("orloj bench: {error:#}"));
         }
     }
+    let broken = match broken {
+        Some(failure) if report.is_empty() => return Err(failure),
+        broken => broken,
+    };
     match json {
         true => output::json(&report)?,
         false => report.print()?,

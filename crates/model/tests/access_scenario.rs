@@ -17,10 +17,12 @@ use orloj_model::command::{
 use orloj_model::graph::JobFlow;
 use orloj_model::job::Definition;
 use orloj_model::query::Reached;
+use orloj_model::tables::{RawRow, Read, TableId};
 use orloj_model::task::Status;
 use orloj_model::trigger::SkipReason;
 use orloj_model::trigger::overlap::OverlapPolicy::Allow;
 use orloj_model::{Event, Refusal, Reply, query};
+use serde::de::DeserializeOwned;
 
 fn by(nonce: Option<u8>) -> Actor {
     let claim = nonce.map(|nonce| Claim { nonce: [nonce; 16], expires_at: 2_000_000 });
@@ -134,6 +136,45 @@ fn the_limit_that_holds_a_task_is_that_of_its_job_or_of_its_caller() {
     let plain = world.task(task_id(4)).spec;
     let of = |most| query::reached_limit(&world.tables, &plain, Some(most)).expect("maps do not fail");
     assert_eq!((of(3), of(4)), (Some(Reached { job: None, most: 3 }), None));
+}
+
+/// Tables of which no range may be read.
+struct RowsAlone<'a>(&'a Tables);
+
+impl Read for RowsAlone<'_> {
+    type Error = <Tables as Read>::Error;
+
+    fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Self::Error> {
+        self.0.get_raw(table, key)
+    }
+
+    fn range_raw(
+        &self,
+        table: TableId,
+        _: &[u8],
+        _: &[u8],
+        limit: usize,
+    ) -> Result<Vec<RawRow>, Self::Error> {
+        panic!("{limit} rows of {table:?} were read")
+    }
+
+    fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, Self::Error> {
+        self.0.decode(bytes)
+    }
+}
+
+#[test]
+fn a_limit_that_is_too_high_to_be_told_costs_no_look_at_what_runs() {
+    let limited = Definition { max_running: Some(1_001), ..definition(Allow) };
+    let mut world = World::with_job("j", limited);
+    run(&mut world, put_limited(100_000));
+    let by_hand = world.run_now("j", task_id(1), None);
+    world.run(command(JobCommand::RunNow(Box::new(by_hand))));
+    let spec = world.task(task_id(1)).spec;
+    for configured in [None, Some(1_001)] {
+        let reached = query::reached_limit(&RowsAlone(&world.tables), &spec, configured);
+        assert_eq!(reached.expect("maps do not fail"), None, "{configured:?}");
+    }
 }
 
 #[test]

@@ -26,6 +26,9 @@ use crate::metrics::Metrics;
 pub const BATCH_LIMIT: usize = 256;
 /// The most handlers and labels of an executor.
 const REGISTRATION_LIMIT: usize = 1_000;
+/// The most slots, and the most queue places, of an executor: a heartbeat that names an attempt for each of them fits into
+/// the largest message that the internal listener reads.
+const PLACES_LIMIT: u32 = 100_000;
 
 /// What the loop is asked.
 #[derive(Debug)]
@@ -293,11 +296,11 @@ fn registration(register: Register) -> Result<(Registration, Vec<protocol::Held>
     if register.handlers.len() > REGISTRATION_LIMIT || register.labels.len() > REGISTRATION_LIMIT {
         return invalid("handlers", format!("more than {REGISTRATION_LIMIT} handlers or labels"));
     }
-    if register.slots == 0 || register.slots > 100_000 {
-        return invalid("slots", format!("{}: must be 1-100000", register.slots));
+    if register.slots == 0 || register.slots > PLACES_LIMIT {
+        return invalid("slots", format!("{}: must be 1-{PLACES_LIMIT}", register.slots));
     }
-    if register.queue > 1_000_000 {
-        return invalid("queue", format!("{}: must be 0-1000000", register.queue));
+    if register.queue > PLACES_LIMIT {
+        return invalid("queue", format!("{}: must be 0-{PLACES_LIMIT}", register.queue));
     }
     if register.address.parse::<std::net::SocketAddr>().is_err()
         && !register.address.rsplit_once(':').is_some_and(|(host, port)| {

@@ -87,9 +87,9 @@ pub struct Register {
     pub address: String,
     /// The handlers that it can run.
     pub handlers: Vec<String>,
-    /// How many attempts it runs at once.
+    /// How many attempts it runs at once, 1-100,000.
     pub slots: u32,
-    /// How many attempts it takes beyond its slots.
+    /// How many attempts it takes beyond its slots, at most 100,000.
     pub queue: u32,
     /// Base weight on the ring.
     pub weight: u32,
@@ -153,8 +153,8 @@ pub struct Heartbeat {
     pub executor_id: String,
     /// Its life.
     pub incarnation: u64,
-    /// The highest round that it has seen. One of an earlier round than the leader's tells what is held, and not that its
-    /// sender lives.
+    /// The highest round that it has seen. Of one of another round than the leader's nothing is taken: its answer tells the
+    /// leader's.
     pub round: u64,
     /// Attempts in the queue and in slots.
     pub holding: Vec<Held>,

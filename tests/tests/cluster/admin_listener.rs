@@ -1,12 +1,12 @@
 //! `listen-admin`: administrators' calls go to a listener of their own, on real replicas.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use orloj_tests::cluster::{Cluster, Setup};
-use orloj_tests::process::{binary, ended, send, until};
+use orloj_tests::process::{binary, ended, own_port, send, until};
 use rustix::process::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ async fn answer(url: &str) -> Option<u16> {
 async fn give_own_listener(cluster: &Cluster, place: usize) -> String {
     let name = cluster.replica(place);
     cluster.kill(&name).await;
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = SocketAddr::from(([127, 0, 0, 1], own_port()));
     let path = cluster.dir().join("config").join(format!("{name}.toml"));
     let config = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("listen-admin = \"{free}\"\n{config}")).unwrap();

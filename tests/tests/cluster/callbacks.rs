@@ -14,6 +14,8 @@ use orloj_wire::rest::{KeyLimits, NewKey, PutCaller, Submit};
 use rand::RngExt as _;
 use serde_json::json;
 
+use crate::captured::{Captured, GHOST};
+
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Until a callback has failed for good: four sends, the last of them about 215 s after the first.
 const GIVEN_UP: Duration = Duration::from_secs(420);
@@ -235,7 +237,7 @@ async fn b116_a_receiver_that_fails_makes_no_healthy_one_hear_twice() {
     }
 }
 
-/// At the submission; that the send itself would refuse them, too, is tested where the send is.
+/// At the submission; the send itself refuses them in the next test.
 #[tokio::test(flavor = "multi_thread")]
 async fn b117_the_cluster_is_not_made_to_call_itself() {
     let sink = Sink::start(usual).await;
@@ -257,4 +259,29 @@ async fn b117_the_cluster_is_not_made_to_call_itself() {
         sink.arrived().contains_key(&event(&task))
     })
     .await;
+}
+
+/// What leads to nobody of the cluster as it is submitted leads to one of its executors by the time of its send.
+#[tokio::test(flavor = "multi_thread")]
+async fn b117_no_callback_is_sent_to_who_has_joined_the_cluster_since_its_submission() {
+    let sink = Sink::start(usual).await;
+    let cluster = Cluster::start(Setup { callback_ports: vec![sink.port], ..Setup::default() }).await;
+    let client = cluster.client();
+    let mut later = Submit::new("echo", json!({}));
+    later.callback_url = Some(sink.url());
+    later.delay_ms = Some(3_600_000);
+    let task = client.submit(&later, Some("later")).await.unwrap().task_id;
+    let register = json!({"executorId": GHOST, "incarnation": 1, "address": format!("127.0.0.1:{}", sink.port),
+        "handlers": [GHOST], "slots": 1, "queue": 0, "weight": 100, "version": "0", "holding": []});
+    Captured::taken(&cluster, "register", &register).await;
+    // Nothing else has an address for its end: what the leader knows of listeners is read at this send.
+    client.cancel(&task).await.unwrap();
+    until("the send is refused", PATIENCE, async || {
+        let found = client.callbacks(&task).await.unwrap().callback.unwrap();
+        assert_ne!(found.state, "delivered");
+        found.state == "failed" && found.last_error_kind.as_deref() == Some("blocked")
+    })
+    .await;
+    // The leader speaks to it as to an executor alone.
+    assert!(!sink.arrived().contains_key(&event(&task)));
 }

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// An executor that nobody runs: what it says is made here.
-const GHOST: &str = "ghost";
+pub(crate) const GHOST: &str = "ghost";
 
 /// A signed call of the executor, as somebody on the way has seen it.
-struct Captured {
+pub(crate) struct Captured {
     path: String,
     headers: [(&'static str, String); 4],
     body: String,
@@ -37,6 +37,20 @@ impl Captured {
         let now_s = SystemClock::new().wall_ms().div_euclid(1000);
         let headers = outgoing.headers(&Secret::new(secret.trim()).unwrap(), now_s);
         Captured { path, headers, body }
+    }
+
+    /// Signed anew until the leader of the moment has taken it, its place, and the answer.
+    pub(crate) async fn taken(cluster: &Cluster, call: &str, body: &Value) -> (Captured, usize, Value) {
+        let mut taken = None;
+        until(&format!("{call} is taken"), PATIENCE, async || {
+            let place = cluster.leader().await;
+            let captured = Captured::of(cluster, call, body);
+            let (status, said) = captured.sent(cluster, place).await;
+            taken = matches!(status, 200 | 204).then_some((captured, place, said));
+            taken.is_some()
+        })
+        .await;
+        taken.unwrap()
     }
 
     /// The status, and the body where it is JSON.
@@ -73,21 +87,16 @@ async fn has_left(cluster: &Cluster) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_captured_message_of_an_executor_is_taken_once_whoever_leads() {
     let cluster = Cluster::start(Setup::default()).await;
-    let leader = cluster.leader().await;
     let register = json!({"executorId": GHOST, "incarnation": 1, "address": "127.0.0.1:1", "handlers": [GHOST],
         "slots": 1, "queue": 0, "weight": 100, "version": "0", "holding": []});
-    let register = Captured::of(&cluster, "register", &register);
-    let (status, registered) = register.sent(&cluster, leader).await;
-    assert_eq!(status, 200, "{registered}");
+    let (register, _, registered) = Captured::taken(&cluster, "register", &register).await;
     let beat = json!({"executorId": GHOST, "incarnation": 1, "round": registered["round"], "holding": [],
         "freeSlots": 1, "queued": 0, "cpuPct": 0.0});
-    let beat = Captured::of(&cluster, "heartbeat", &beat);
-    let (status, acknowledged) = beat.sent(&cluster, leader).await;
-    assert_eq!((status, &acknowledged["register"]), (200, &json!(false)), "{acknowledged}");
+    let (beat, leader, acknowledged) = Captured::taken(&cluster, "heartbeat", &beat).await;
+    assert_eq!(acknowledged["register"], json!(false), "{acknowledged}");
     beat.is_spent(&cluster, leader).await;
-    let leave = Captured::of(&cluster, "leave", &json!({"executorId": GHOST, "incarnation": 1}));
-    let (status, said) = leave.sent(&cluster, leader).await;
-    assert!(matches!(status, 200 | 204), "{status} {said}");
+    let leave = json!({"executorId": GHOST, "incarnation": 1});
+    let (_, leader, _) = Captured::taken(&cluster, "leave", &leave).await;
     has_left(&cluster).await;
     register.is_spent(&cluster, leader).await;
     // The next leader has a memory of its own, and the same log.

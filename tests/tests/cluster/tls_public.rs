@@ -1,13 +1,13 @@
 //! `[tls-public]`: what a public listener shows to callers, and what it asks of them.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use orloj_tests::cluster::{Cluster, Setup};
-use orloj_tests::process::{binary, until};
+use orloj_tests::process::{binary, own_port, until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -45,7 +45,7 @@ async fn start_with(
     caller: &reqwest::Client,
     base: &str,
 ) -> String {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = SocketAddr::from(([127, 0, 0, 1], own_port()));
     let name = cluster.replica(place);
     cluster.kill(&name).await;
     let path = cluster.dir().join("config").join(format!("{name}.toml"));

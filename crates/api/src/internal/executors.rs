@@ -25,10 +25,9 @@ use crate::outcome::{Answer, Failure};
 use crate::peer;
 use crate::service::{Api, Shared};
 
-/// The largest message with what attempts have come to: 256 reports with their results and log tails, in bytes.
-const RESULTS_LIMIT: usize = 32 * 1024 * 1024;
-/// The largest message of an executor of itself, with the attempts that it holds, in bytes.
-const SIGN_LIMIT: usize = 4 * 1024 * 1024;
+/// The largest message of an executor, in bytes: 256 reports with their results and log tails, and all attempts that it may
+/// hold, 100,000 in slots and as many in its queue. Whoever could not say what it holds would be taken for dead while it works.
+const LIMIT: usize = 32 * 1024 * 1024;
 
 /// A call of executors.
 #[derive(Debug, Clone, Copy)]
@@ -127,14 +126,14 @@ async fn check_executor(api: &Api, call: Call, request: HttpRequest<Body>) -> Re
     let (head, body) = request.into_parts();
     let credentials = Credentials::from_headers_of(&head.headers, "must be the executor's id", is_name)?;
     certified(api, &head, Role::Executor, Some(&credentials.access_key))?;
-    let (bodies, limit) = match call.tells {
-        Tells::Life => (&shared.executor_signs, SIGN_LIMIT),
-        Tells::Results => (&shared.executor_bodies, RESULTS_LIMIT),
+    let bodies = match call.tells {
+        Tells::Life => &shared.executor_signs,
+        Tells::Results => &shared.executor_bodies,
     };
-    http::check_length(&head.headers, limit)?;
+    http::check_length(&head.headers, LIMIT)?;
     let declared = body.size_hint().exact();
-    let place = place_for(bodies, &head, declared, limit).await?;
-    let body = http::read_body(body, limit, http::BODY_TIMEOUT).await?;
+    let place = place_for(bodies, &head, declared, LIMIT).await?;
+    let body = http::read_body(body, LIMIT, http::BODY_TIMEOUT).await?;
     let secret = ExecutorId::new(credentials.access_key.as_str())
         .ok()
         .and_then(|id| shared.directory.executor(&id).cloned())

@@ -2,7 +2,8 @@
 //! which a replica's disk work runs, and keeps it until it is done, whoever waits for it.
 //!
 //! So a look-up has a place until it really ends, a name is looked up once for all who ask for it, and what had no
-//! answer is not asked for again at once. Where no place is free a name is not looked up.
+//! answer is not asked for again at once. A name for which no place is free waits for one, as long as there is hope: where
+//! all who have one have had no answer for long, it is not looked up.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -42,6 +43,16 @@ struct UnderWay {
     since: Duration,
     /// Ends with the look-up.
     ended: watch::Receiver<()>,
+}
+
+/// What has become of the wish to look a name up.
+enum Begun {
+    /// Something is known of it, or nothing will be.
+    InVain,
+    /// It is being looked up, until this ends.
+    UnderWay(watch::Receiver<()>),
+    /// All places are taken, by look-ups of which some may still end soon.
+    WithoutPlace,
 }
 
 impl Found {
@@ -126,37 +137,53 @@ impl Looks {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks a name up, unless something is known of it, or nothing can be found out: where no place is free, and where
-    /// others have waited for `patience` already.
+    /// Looks a name up, unless something is known of it, or nothing can be found out: where others have waited for
+    /// `patience` already, for this name or for those that have all places.
     pub(super) async fn look_up(self: Arc<Self>, host: String, patience: Duration) {
-        if let Some(mut ended) = self.begin(host, patience) {
-            // The look-up's end drops the sender, which is all that is told.
-            let _ = ended.changed().await;
+        let mut place = None;
+        loop {
+            match self.begin(&host, patience, place.take()) {
+                Begun::InVain => return,
+                Begun::UnderWay(mut ended) => {
+                    // The look-up's end drops the sender, which is all that is told.
+                    let _ = ended.changed().await;
+                    return;
+                }
+                // Somebody may have looked this name up by the time that there is one.
+                Begun::WithoutPlace => match Arc::clone(&self.places).acquire_owned().await {
+                    Ok(free) => place = Some(free),
+                    Err(_) => return,
+                },
+            }
         }
     }
 
-    /// What ends with the look-up of a name; `None` where there is nothing to wait for.
-    fn begin(self: Arc<Self>, host: String, patience: Duration) -> Option<watch::Receiver<()>> {
+    /// Begins to look a name up, in this place where it has one already, unless that is needless, or vain.
+    fn begin(self: &Arc<Self>, host: &str, patience: Duration, place: Option<OwnedSemaphorePermit>) -> Begun {
         let now = self.clock.monotonic();
+        let is_young = |look: &UnderWay| now.saturating_sub(look.since) < patience;
         let mut known = self.known();
-        if known.is_known(&host, now) {
-            return None;
+        if known.is_known(host, now) {
+            return Begun::InVain;
         }
-        if let Some(look) = known.under_way.get(&host) {
-            return (now.saturating_sub(look.since) < patience).then(|| look.ended.clone());
+        if let Some(look) = known.under_way.get(host) {
+            return if is_young(look) { Begun::UnderWay(look.ended.clone()) } else { Begun::InVain };
         }
-        let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
+        let Some(place) = place.or_else(|| Arc::clone(&self.places).try_acquire_owned().ok()) else {
+            let hope = known.under_way.values().any(is_young);
+            return if hope { Begun::WithoutPlace } else { Begun::InVain };
+        };
         let (sender, ended) = watch::channel(());
-        known.under_way.insert(host.clone(), UnderWay { since: now, ended: ended.clone() });
+        known.under_way.insert(host.to_owned(), UnderWay { since: now, ended: ended.clone() });
         drop(known);
-        let looks = Arc::clone(&self);
+        let (looks, host) = (Arc::clone(self), host.to_owned());
         let look = Look { looks, host, addresses: Vec::new(), _place: place, _ended: sender };
         // Not a part of the request: who gives up waiting must not give the place back before the thread is free.
         tokio::spawn(async move {
             let addresses = look.looks.resolver.resolve(&look.host).await;
             look.found(addresses);
         });
-        Some(ended)
+        Begun::UnderWay(ended)
     }
 
     /// How many look-ups are under way.

@@ -133,6 +133,33 @@ async fn a_place_is_free_again_once_its_look_up_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_for_which_no_place_is_free_waits_for_one() {
+    let (outlook, names, _clock) = outlook();
+    let hosts: Vec<String> = (0..PLACES).map(|number| format!("slow.10-0-0-{number}.example.com")).collect();
+    let slow = join_all(hosts.iter().map(|host| look(&outlook, std::slice::from_ref(host))));
+    let other = ["10-0-1-1.example.com"];
+    let later = async {
+        while names.asked() < PLACES {
+            tokio::task::yield_now().await;
+        }
+        tokio::join!(look(&outlook, &other), async { names.goes_on.notify_waiters() });
+    };
+    tokio::join!(slow, later);
+    assert_eq!(names.asked(), PLACES + 1);
+    assert!(outlook.leads_astray(&to(other[0]), &[]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_listeners_that_nobody_answers_for_keep_no_name_of_a_request_from_being_looked_at() {
+    let (outlook, _names, _clock) = outlook();
+    let own: Vec<String> = (0..AT_ONCE).map(|number| format!("silent-{number}.example.com:443")).collect();
+    // By the alphabet the last one.
+    let host = "z.10-0-0-5.example.com";
+    outlook.look(&[to(host)], &own).await;
+    assert!(outlook.leads_astray(&to(host), &own));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_is_looked_up_once_for_all_who_ask_for_it() {
     let (outlook, names, _clock) = outlook();
     let hosts = ["slow.10-0-0-5.example.com"];

@@ -1,20 +1,85 @@
 //! Requests that are refused by tables that may be behind, as those of a follower may: the leader may know better.
 
+use std::collections::HashMap;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
 use orloj_wire::problem::Code;
 
 use super::Shared;
 use crate::auth;
 use crate::forward::FORWARD_PATH;
-use crate::limit::Rate;
+use crate::limit::{Pool, Rate};
 use crate::outcome::{Answer, Failure};
 use crate::request::Request;
 use crate::route::{self, Operation};
 
 /// How often the leader is asked about requests that a key has signed well and may not make: so many at once, and per
 /// second after that. Whoever goes on with a key that is off must not have every request carried to the leader.
-pub(super) const DOUBTS: Rate = Rate { per_s: 5.0, burst: 20 };
-/// Keys of which that is counted; only such that there are get here.
-pub(super) const DOUBTED_KEYS: usize = 10_000;
+const DOUBTS: Rate = Rate { per_s: 5.0, burst: 20 };
+/// Keys of which that is counted, and answers that are remembered; only keys that there are get here.
+const DOUBTED: usize = 10_000;
+/// How long an answer of the leader is given to those for whom there is no question left.
+const ANSWER_FRESH: Duration = Duration::from_secs(1);
+
+/// What the leader was asked about keys, and what it has answered. Pure: time is passed in.
+#[derive(Debug)]
+pub(super) struct Doubts {
+    asked: Pool<String>,
+    /// The refusals that it has confirmed, by key and call.
+    confirmed: HashMap<(String, &'static str), Confirmed>,
+}
+
+#[derive(Debug)]
+struct Confirmed {
+    code: Code,
+    /// When it was asked, on the monotonic clock.
+    at: Duration,
+}
+
+impl Confirmed {
+    fn is_fresh(&self, now: Duration) -> bool {
+        now.saturating_sub(self.at) < ANSWER_FRESH
+    }
+}
+
+impl Default for Doubts {
+    fn default() -> Self {
+        Doubts { asked: Pool::new(DOUBTS, DOUBTED), confirmed: HashMap::new() }
+    }
+}
+
+impl Doubts {
+    /// Takes one of the questions about a key, if there is one.
+    fn may_ask(&mut self, access_key: &str, now: Duration) -> bool {
+        let key = access_key.to_owned();
+        let may = self.asked.has_one(&key, now);
+        self.asked.take(key, now);
+        may
+    }
+
+    /// The leader was asked then whether a key may make a call, and has refused it for this, or not for what it was refused
+    /// here.
+    fn answered(&mut self, access_key: &str, call: &'static str, refused: Option<Code>, at: Duration) {
+        let place = (access_key.to_owned(), call);
+        let Some(code) = refused else {
+            self.confirmed.remove(&place);
+            return;
+        };
+        if self.confirmed.len() >= DOUBTED && !self.confirmed.contains_key(&place) {
+            self.confirmed.retain(|_, known| known.is_fresh(at));
+        }
+        if self.confirmed.len() < DOUBTED || self.confirmed.contains_key(&place) {
+            self.confirmed.insert(place, Confirmed { code, at });
+        }
+    }
+
+    /// Whether the leader has refused a key this call for the same a moment ago.
+    fn is_confirmed(&self, access_key: &str, call: &'static str, code: Code, now: Duration) -> bool {
+        let known = self.confirmed.get(&(access_key.to_owned(), call));
+        known.is_some_and(|known| known.code == code && known.is_fresh(now))
+    }
+}
 
 /// A request that is refused before it was let in.
 pub(crate) struct Unchecked {
@@ -51,11 +116,20 @@ impl Shared {
         };
         // Claiming a key that there is not costs a try of the address.
         let is_known = matches!(failure.code, Code::AccessKeyDisabled | Code::ScopeDenied);
-        if is_known && !self.may_ask_about(&request.credentials.access_key) {
-            return too_many().answer(&request.request_id);
+        let (access_key, now) = (&request.credentials.access_key, self.clock.monotonic());
+        if is_known && !self.doubts().may_ask(access_key, now) {
+            // Who lacks a scope must not take that for load.
+            let same = self.doubts().is_confirmed(access_key, operation.name(), failure.code, now);
+            return if same { failure } else { too_many() }.answer(&request.request_id);
         }
         match self.ask_leader(FORWARD_PATH, &operation, request).await {
-            Ok(Some(answer)) => answer,
+            Ok(Some(answer)) => {
+                if is_known {
+                    let same = answer.code().filter(|code| *code == failure.code);
+                    self.doubts().answered(access_key, operation.name(), same, now);
+                }
+                answer
+            }
             // What came to nothing here may have come to something there: nobody is told that a key is bad.
             Err(failure) => failure.answer(&request.request_id),
             // It has come to lead, and judges by tables that are not behind any more.
@@ -80,15 +154,9 @@ impl Shared {
         }
     }
 
-    /// Takes one of the questions about a key, if there is one.
-    fn may_ask_about(&self, access_key: &str) -> bool {
-        let now = self.clock.monotonic();
-        let key = access_key.to_owned();
+    fn doubts(&self) -> MutexGuard<'_, Doubts> {
         // Nothing that holds this lock can panic half-way through a change.
-        let mut doubts = self.doubts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let may = doubts.has_one(&key, now);
-        doubts.take(key, now);
-        may
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,4 +167,54 @@ fn too_many() -> Failure {
     failure.violated = vec!["refused-requests"];
     failure.retry_after_s = Some(1);
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCOPE: Code = Code::ScopeDenied;
+
+    #[test]
+    fn the_leader_is_asked_few_times_about_a_key() {
+        let mut doubts = Doubts::default();
+        let asked = |doubts: &mut Doubts, s| (0..200).filter(|_| doubts.may_ask("ak_A", second(s))).count();
+        assert_eq!([asked(&mut doubts, 0), asked(&mut doubts, 1)], [20, 5]);
+        assert!(doubts.may_ask("ak_B", second(1)), "another key has its own");
+    }
+
+    fn second(s: u64) -> Duration {
+        Duration::from_secs(s)
+    }
+
+    #[test]
+    fn what_the_leader_has_said_holds_for_the_same_call_of_the_same_key_and_not_for_long() {
+        let mut doubts = Doubts::default();
+        let now = second(10);
+        assert!(!doubts.is_confirmed("ak_A", "submit", SCOPE, now), "nobody was asked");
+        doubts.answered("ak_A", "submit", Some(SCOPE), now);
+        assert!(doubts.is_confirmed("ak_A", "submit", SCOPE, now));
+        for (key, call, code, at) in [
+            ("ak_B", "submit", SCOPE, now),
+            ("ak_A", "run_job", SCOPE, now),
+            ("ak_A", "submit", Code::AccessKeyDisabled, now),
+            ("ak_A", "submit", SCOPE, now + ANSWER_FRESH),
+        ] {
+            assert!(!doubts.is_confirmed(key, call, code, at), "{key} {call} {code:?} {at:?}");
+        }
+        // By now it may make it.
+        doubts.answered("ak_A", "submit", None, now);
+        assert!(!doubts.is_confirmed("ak_A", "submit", SCOPE, now));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut doubts = Doubts::default();
+        for number in 0..2 * DOUBTED {
+            doubts.answered(&format!("ak_{number}"), "submit", Some(SCOPE), second(0));
+        }
+        assert_eq!(doubts.confirmed.len(), DOUBTED);
+        doubts.answered("ak_late", "submit", Some(SCOPE), second(1));
+        assert!(doubts.is_confirmed("ak_late", "submit", SCOPE, second(1)), "what is old makes room");
+    }
 }

@@ -110,6 +110,21 @@ async fn b123_an_executor_speaks_in_its_own_name() {
 }
 
 #[tokio::test]
+async fn an_executor_says_all_that_it_may_hold() {
+    let universe = Universe::of(1).await;
+    let node = universe.leader();
+    // As many slots and queue places as a registration may name, each attempt with the longest numbers that there are.
+    let attempt = json!({"taskId": "tsk_AAECAwQFBgcICQoLDA0ODw", "shardIndex": u16::MAX, "attempt": u32::MAX,
+        "fence": u64::MAX, "state": "queued", "runningMs": null});
+    let full = 200_000 * (attempt.to_string().len() + 1);
+    for (call, mut body) in calls("e1").into_iter().take(2) {
+        body.resize(body.len() + full, b' ');
+        let reply = node.send_internal(executor("e1").to(&format!("{EXECUTORS}/{call}"), &body)).await;
+        assert_eq!(reply.status, 200, "{call}, {} bytes: {}", body.len(), reply.text);
+    }
+}
+
+#[tokio::test]
 async fn an_executors_signature_is_of_its_class_for_the_scheduler() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

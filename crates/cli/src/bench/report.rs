@@ -163,6 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn a_report_without_any_run_takes_the_place_of_an_earlier_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        std::fs::write(&path, r#"{"runs": [{"run": 1}], "broken": null}"#).unwrap();
+        let args = settings(&format!("orloj bench burst --out {}", path.display()));
+        let mut report = Report::new(&args, Machine::look(dir.path()), 7);
+        report.break_off("no replica leads".to_owned());
+        report.write().unwrap();
+        let read: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!((&read["broken"], &read["runs"]), (&"no replica leads".into(), &serde_json::json!([])));
+    }
+
+    #[test]
     fn what_was_measured_is_kept_when_a_later_run_breaks() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");

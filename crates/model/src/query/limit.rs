@@ -8,8 +8,9 @@ use crate::schema::{CallerLimitsTable, JobTable, NodeTable, TaskJobTable};
 use crate::tables::{Read, ReadExt as _};
 use crate::task::{Status, TaskSpec};
 
-/// The most running tasks of a caller that are looked at. Whether a higher limit is reached is not found out.
-const LOOKED_AT: usize = 1_000;
+/// The most running tasks of a caller that are looked at. Whether a higher limit is reached is not found out, and where there
+/// is no lower one nothing is looked at.
+const LOOKED_AT: u32 = 1_000;
 
 /// A limit on running tasks that has no place left.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +38,13 @@ pub fn reached_limit<R: Read>(
         Some(most) => Some(most),
         None => tables.get::<CallerLimitsTable>(&spec.caller)?.map(|limits| limits.max_running),
     };
+    let can_be_told = |most: &u32| *most <= LOOKED_AT;
+    let (of_job, of_caller) = (of_job.filter(can_be_told), of_caller.filter(can_be_told));
     if of_job.is_none() && of_caller.is_none() {
         return Ok(None);
     }
     let (mut jobs, mut callers) = (0, 0);
-    for task in tasks_of(tables, &spec.caller, Some(Status::Running), None, LOOKED_AT)? {
+    for task in tasks_of(tables, &spec.caller, Some(Status::Running), None, LOOKED_AT as usize)? {
         let role = tables.get::<NodeTable>(&task)?.map(|node| node.role).unwrap_or_default();
         // What stands for a run of steps counts against no limit; its steps do.
         if role == Role::Run {

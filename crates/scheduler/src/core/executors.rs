@@ -96,24 +96,21 @@ impl Core {
             ack.register = true;
             return ack;
         }
-        if beat.round > self.round {
-            // A later leader has spoken to it. What this one believes of its leases is out of date.
+        if beat.round != self.round {
+            // Of a later one: a later leader has spoken to it, and what this one believes of its leases is out of date. Of
+            // an earlier one: somebody may have captured and repeated it, of an executor that is no more, or holds
+            // something else by now. Whether it lives, and with what, tells the next one, which knows of this round.
             return ack;
         }
-        // One of an earlier round may be a repeated one, of an executor that is no more, or does not drain any more: what
-        // it holds is looked at, and whether it lives tells the next one, which knows of this round.
-        if beat.round == self.round {
-            exec.heard_at = now.mono_ms;
-            exec.liveness = Liveness::Alive;
-            exec.leaving = beat.draining;
-            exec.knows_round = true;
-            exec.last = Some(beat.clone());
-            let (fleet, takes_work) = (exec.fleet, exec.takes_work(now));
-            self.fleet.set_open(fleet, takes_work);
-            self.fleet.observe_cpu(fleet, beat.cpu_pct, now.mono_ms);
-        }
-        let (id, knows_round) = (exec.id().clone(), exec.knows_round);
-        ack.stale = self.compare(&id, &beat.holding, knows_round, now);
+        exec.heard_at = now.mono_ms;
+        exec.liveness = Liveness::Alive;
+        exec.leaving = beat.draining;
+        exec.knows_round = true;
+        exec.last = Some(beat.clone());
+        let (id, fleet, takes_work) = (exec.id().clone(), exec.fleet, exec.takes_work(now));
+        self.fleet.set_open(fleet, takes_work);
+        self.fleet.observe_cpu(fleet, beat.cpu_pct, now.mono_ms);
+        ack.stale = self.compare(&id, &beat.holding, true, now);
         self.observe_strays(&id, &ack.stale);
         ack
     }

@@ -502,6 +502,28 @@ fn a_heartbeat_of_an_earlier_round_keeps_nobody_alive_and_drains_nobody() {
 }
 
 #[test]
+fn what_a_heartbeat_of_an_earlier_round_holds_takes_no_slot_and_pushes_nothing_again() {
+    let mut core = Core::new(Options::default(), 8, START);
+    core.executor_row(row("a", 1, 2), START);
+    let (_, until) = core.window(START).expect("nothing is loaded yet");
+    core.load_window(until, &[], &[], START);
+    core.heartbeat(Heartbeat { round: 8, ..beat("a", 1, &[]) }, START);
+    core.take_steps();
+    let lease = running(&mut core, None);
+    // Captured under the leader before this one, and repeated: it holds what has ended, and not what runs by now.
+    let ended = Lease { shard: shard(9), attempt: 1, fence: 3 };
+    for ms in 1..=5 {
+        let ack = core.heartbeat(beat("a", 1, &[holding(ended, Some(1))]), at(ms));
+        assert_eq!((ack.round, ack.stale), (8, vec![]), "it is told of the round alone");
+    }
+    core.send(at(6));
+    assert_eq!(pushes(&mut core), vec![], "{lease:?} was accepted, and its executor has said nothing else");
+    due(&mut core, 2, at(6));
+    core.plan(at(6));
+    assert_eq!(proposals(&mut core).len(), 1, "its second slot is free");
+}
+
+#[test]
 fn a_later_round_ends_the_leader() {
     let mut core = leader(&[("a", 1)]);
     due(&mut core, 1, at(0));
