@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::id::{ExecutorId, JobId};
-use orloj_model::task::{Origin, Outcome, Status};
+use orloj_model::task::{Origin, Outcome, Status, Strategy};
 use orloj_model::{Command, Event, Reply};
 
 use super::*;
@@ -287,6 +288,40 @@ fn take_executors_away(core: &mut Core) {
         let idx = core.fleet.find(&id).expect("it is there");
         core.fleet.set_open(idx, false);
     }
+}
+
+/// A shard of a broadcast that is for executor `a`.
+fn ready_for_a(core: &mut Core, number: u8) {
+    let strategy = Strategy::Pinned(ExecutorId::new("a").expect("a valid name"));
+    let spec = Arc::new(TaskSpec { strategy, ..spec(Some("j")) });
+    let (shard, since) = (shard(number), START.wall_ms + i64::from(number));
+    let candidate = Candidate { shard, attempt: 1, since, ready: false, spec, last: None, broadcast: true };
+    core.ready(candidate, START);
+}
+
+#[test]
+fn a_broadcasts_shard_that_is_given_up_gives_its_place_on() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready_for_a(&mut core, 1);
+    ready_for_a(&mut core, 2);
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    let row = testing::executor_row("a", 1, 100);
+    core.executor_row(Executor { state: ExecutorState::Offline, ..row.clone() }, START);
+    ends(&mut core, shard(1));
+    core.take_steps();
+    core.plan(START);
+    let steps = core.take_steps();
+    let [Step::Propose(commands)] = &steps[..] else { panic!("{steps:?}") };
+    assert!(matches!(commands[..], [Command::Graph(_)]), "{commands:?}");
+    assert!(core.limits.through.is_empty());
+    core.executor_row(row, START);
+    ready_for_a(&mut core, 3);
+    assert_eq!(numbers(granted(&mut core)), [3]);
+    ready_for_a(&mut core, 4);
+    assert_eq!(granted(&mut core), []);
+    ends(&mut core, shard(3));
+    assert_eq!(numbers(granted(&mut core)), [4], "nothing runs that it could wait for");
 }
 
 #[test]

@@ -109,6 +109,8 @@ impl Core {
         }
         let (shard, executor) = (waiting.shard.into(), executor.clone());
         commands.push(Command::Graph(Box::new(GraphCommand::Strand { shard, executor })));
+        // A limit may have let it through: the next one may go in its place.
+        self.limits.gone(waiting.shard, &waiter.demand.owners);
         self.tracked.remove(&waiting.shard);
         Answer::Taken
     }
