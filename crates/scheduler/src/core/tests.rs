@@ -860,6 +860,21 @@ fn who_waits_long_is_written_down_once_while_nothing_else_is_on_its_way() {
 }
 
 #[test]
+fn who_is_being_granted_while_the_list_is_tidied_is_written_down_when_that_comes_to_nothing() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    core.plan(at(0));
+    let grant = proposals(&mut core).remove(0);
+    // So many have gone since they were put on the list that it is tidied.
+    core.unready.extend((2..6_000).map(|number| (shard(number), START.mono_ms)));
+    core.plan(at(1));
+    assert_eq!(core.unready.len(), 1);
+    assert!(core.applied(&grant, &Reply::Refused(Refusal::ExecutorNotOnline), at(2)));
+    core.plan(at(1_000));
+    assert_eq!(proposals(&mut core), vec![Command::MakeReady { shard: shard(1).into() }]);
+}
+
+#[test]
 fn a_task_that_ends_while_it_waits_is_forgotten() {
     let mut core = leader(&[]);
     due(&mut core, 1, at(0));
