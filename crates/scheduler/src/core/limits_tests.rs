@@ -10,6 +10,7 @@ use orloj_model::{Command, Event, Reply};
 use super::*;
 use crate::core::{Candidate, Now, Step};
 use crate::options::Options;
+use crate::placement::KEPT_CLASSES;
 use crate::testing;
 
 const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
@@ -278,7 +279,8 @@ fn what_is_parked_costs_a_pass_nothing_and_goes_back_one_by_one() {
         assert_eq!(core.waiting.len(), 0);
     }
     ends(&mut core, shard(201));
-    assert!(core.limits.tasks.is_empty() && core.limits.parked.is_empty() && core.limits.through.is_empty());
+    assert!(core.limits.tasks.is_empty() && core.limits.parked.is_empty());
+    assert!(core.limits.through.is_empty() && core.limits.classes.is_empty());
 }
 
 /// Nobody takes anything any more.
@@ -486,6 +488,28 @@ fn many_jobs_with_a_limit_do_not_make_those_without_one_be_forgotten_at_once() {
         assert!(limits.gates.len() <= 2 * limited + 1, "{} gates", limits.gates.len());
     }
     assert!(known(&limits, "limited-0") && !known(&limits, "free"));
+}
+
+#[test]
+fn the_class_of_what_is_held_up_becomes_no_other_one() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready(&mut core, 1, spec(Some("j")));
+    ready(&mut core, 2, spec(Some("j")));
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    let held_up = core.limits.parked[&shard(2)].class;
+    let ask =
+        |core: &mut Core, handler: String| core.fleet.class(&handler, &BTreeMap::new(), &Strategy::Ring);
+    for number in 0..=KEPT_CLASSES {
+        ask(&mut core, format!("seldom-{number}"));
+    }
+    core.tend_executors(START);
+    for number in 0..3 {
+        assert_ne!(ask(&mut core, format!("new-{number}")), held_up);
+    }
+    ends(&mut core, shard(1));
+    assert_eq!(numbers(granted(&mut core)), [2]);
+    assert!(core.limits.classes.is_empty(), "nothing is held up any more");
 }
 
 #[test]
