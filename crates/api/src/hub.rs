@@ -12,8 +12,8 @@ use orloj_raft_store::AppliedEvents;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, broadcast};
 
-/// So many entries after anybody has last wanted to know something, events are not read any more.
-const QUIET_ENTRIES: u32 = 1_000;
+/// So many parts of entries after anybody has last wanted to know something, events are not read any more.
+const QUIET_PARTS: u32 = 1_000;
 
 /// In order, because all of them may be woken.
 type Wakers = BTreeMap<TaskId, (Arc<Notify>, usize)>;
@@ -37,9 +37,22 @@ struct Known {
     following: bool,
     /// What the reader has not taken yet.
     events: Option<Events>,
-    /// Entries since anybody has wanted to know something.
+    /// Parts of entries since anybody has wanted to know something.
     quiet: u32,
+    /// Grows whenever handlers that were read before may be others by now.
+    changes: u64,
 }
+
+impl Known {
+    fn forget_handlers(&mut self) {
+        self.handlers = None;
+        self.changes += 1;
+    }
+}
+
+/// When somebody asked for the handlers.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked(u64);
 
 impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,22 +116,23 @@ impl Hub {
                         notify.notify_waiters();
                     }
                 }
-                Event::ExecutorChanged { .. } => known.handlers = None,
+                Event::ExecutorChanged { .. } => known.forget_handlers(),
                 _ => {}
             }
         }
         known.quiet = known.quiet.saturating_add(1);
-        if known.quiet < QUIET_ENTRIES || !known.tasks.is_empty() {
+        if known.quiet < QUIET_PARTS || !known.tasks.is_empty() {
             return true;
         }
-        known.handlers = None;
+        // From now on nobody hears that they change.
+        known.forget_handlers();
         known.following = false;
         false
     }
 
     fn wake_all(&self) {
         let mut known = self.known();
-        known.handlers = None;
+        known.forget_handlers();
         for (notify, _) in known.tasks.values() {
             notify.notify_waiters();
         }
@@ -134,17 +148,16 @@ impl Hub {
     }
 
     /// The handlers as they were read last, unless executors have changed since. Ask, and only then read them.
-    pub fn known_handlers(&self) -> Option<Arc<BTreeSet<String>>> {
+    pub fn known_handlers(&self) -> (Asked, Option<Arc<BTreeSet<String>>>) {
         let mut known = self.known();
         self.want(&mut known);
-        known.handlers.clone()
+        (Asked(known.changes), known.handlers.clone())
     }
 
-    /// Remembers the handlers.
-    pub fn remember_handlers(&self, handlers: Arc<BTreeSet<String>>) {
+    /// Remembers the handlers as they were read after they were asked for, unless executors have changed meanwhile.
+    pub fn remember_handlers(&self, asked: Asked, handlers: Arc<BTreeSet<String>>) {
         let mut known = self.known();
-        // Otherwise nobody would hear that they change.
-        if known.following {
+        if known.changes == asked.0 {
             known.handlers = Some(handlers);
         }
     }
@@ -199,6 +212,19 @@ mod tests {
         (Arc::new(Hub::new(move || events.subscribe())), sender)
     }
 
+    fn echo() -> Arc<BTreeSet<String>> {
+        Arc::new(BTreeSet::from(["echo".to_owned()]))
+    }
+
+    fn read_handlers(hub: &Hub) {
+        let (asked, _) = hub.known_handlers();
+        hub.remember_handlers(asked, echo());
+    }
+
+    fn knows_handlers(hub: &Hub) -> bool {
+        hub.known_handlers().1.is_some()
+    }
+
     #[tokio::test]
     async fn only_the_changed_task_wakes_and_a_lag_wakes_all() {
         let (hub, sender) = hub();
@@ -223,12 +249,12 @@ mod tests {
         let one = hub.wait_for(TaskId([1; 16]));
         let mut waits = Box::pin(one.changed());
         waits.as_mut().enable();
-        hub.remember_handlers(Arc::new(BTreeSet::from(["echo".to_owned()])));
+        read_handlers(&hub);
         tokio::spawn(Arc::clone(&hub).run());
         sender.send(Arc::new(AppliedEvents { index: 9, events: Vec::new() })).unwrap();
         let deadline = std::time::Duration::from_secs(10);
         tokio::time::timeout(deadline, waits).await.expect("anything may have changed");
-        assert!(hub.known_handlers().is_none());
+        assert!(!knows_handlers(&hub));
     }
 
     #[test]
@@ -243,35 +269,39 @@ mod tests {
     #[test]
     fn a_changed_executor_makes_the_handlers_unknown() {
         let (hub, _sender) = hub();
-        assert!(hub.known_handlers().is_none());
-        hub.remember_handlers(Arc::new(BTreeSet::from(["echo".to_owned()])));
-        assert!(hub.known_handlers().is_some());
+        assert!(!knows_handlers(&hub));
+        read_handlers(&hub);
+        assert!(knows_handlers(&hub));
         let executor = orloj_model::id::ExecutorId::new("e1").unwrap();
+        hub.wake(&[Event::ExecutorChanged { executor: executor.clone() }]);
+        assert!(!knows_handlers(&hub));
+        // Read before the change, and remembered after it.
+        let (asked, _) = hub.known_handlers();
         hub.wake(&[Event::ExecutorChanged { executor }]);
-        assert!(hub.known_handlers().is_none());
+        hub.remember_handlers(asked, echo());
+        assert!(!knows_handlers(&hub));
     }
 
     #[tokio::test]
     async fn events_are_received_only_while_somebody_wants_to_know() {
         let (hub, sender) = hub();
         assert_eq!(sender.receiver_count(), 0);
-        hub.remember_handlers(Arc::new(BTreeSet::from(["echo".to_owned()])));
-        assert!(hub.known_handlers().is_none(), "nobody would have heard of a change");
-        hub.remember_handlers(Arc::new(BTreeSet::from(["echo".to_owned()])));
-        assert!(hub.known_handlers().is_some());
+        read_handlers(&hub);
+        assert!(knows_handlers(&hub));
         assert_eq!(sender.receiver_count(), 1);
-        // What the reader does with each entry.
+        let (asked, _) = hub.known_handlers();
+        // What the reader does with each part of an entry.
         let waiter = hub.wait_for(TaskId([1; 16]));
-        for _ in 0..2 * QUIET_ENTRIES {
+        for _ in 0..2 * QUIET_PARTS {
             assert!(hub.wake(&[]), "somebody waits");
         }
         drop(waiter);
         assert!(!hub.wake(&[]), "and now nobody does");
         drop(hub.known().events.take());
-        hub.remember_handlers(Arc::new(BTreeSet::from(["echo".to_owned()])));
+        hub.remember_handlers(asked, echo());
         let waiter = hub.wait_for(TaskId([1; 16]));
         assert_eq!(sender.receiver_count(), 1, "from now on, again");
-        assert!(hub.known_handlers().is_none());
+        assert!(!knows_handlers(&hub));
         let mut waits = Box::pin(waiter.changed());
         waits.as_mut().enable();
         sender.send(changed(1)).unwrap();

@@ -78,9 +78,9 @@ impl From<LeaderError> for Failure {
     fn from(error: LeaderError) -> Self {
         let detail = error.to_string();
         match error {
-            LeaderError::NotLeader { .. } | LeaderError::NotServing | LeaderError::EarlierRound => {
-                Failure::no_leader()
-            }
+            LeaderError::NotLeader { .. } | LeaderError::NotServing => Failure::no_leader(),
+            // Here is the leader: nobody is to look for it elsewhere.
+            LeaderError::EarlierRound => Failure::new(Code::Conflict, detail),
             LeaderError::Overloaded => Failure::new(Code::Overloaded, detail),
             LeaderError::DiskLow => Failure::new(Code::DiskLow, detail),
             LeaderError::Unknown => Failure::commit_unknown(),

@@ -13,6 +13,8 @@ use crate::saves::Sending;
 use crate::sync::lock;
 
 const PATH: &str = "/internal/v1/executors/save";
+/// The status with which a leader answers who has not heard of its round yet.
+const EARLIER_ROUND: u16 = 409;
 
 /// Sends for ever.
 pub(crate) async fn run(core: Arc<Core>) {
@@ -35,6 +37,13 @@ pub(crate) async fn run(core: Arc<Core>) {
                     tracing::warn!(task_id = %attempt.task_id, fence = attempt.fence, "its lease is over");
                     core.stop(&attempt, CancelReason::LeaseLost);
                 }
+            }
+            Err(CallError::Refused { status: EARLIER_ROUND, detail }) => {
+                tracing::debug!(saves = due.batch.len(), %detail, "saves wait for the leader's round");
+                core.saves.put_back(due.batch);
+                // Its answer to a heartbeat tells it.
+                core.beat.notify_one();
+                sleep(backoff.next()).await;
             }
             Err(error) => {
                 tracing::warn!(saves = due.batch.len(), cause = %error, "saves are not delivered yet");

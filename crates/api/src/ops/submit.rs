@@ -128,11 +128,12 @@ impl Call<'_> {
     /// Whether an executor that has not left has this handler. What is remembered may be behind by an
     /// instant, so a handler that it does not have is looked for in the tables.
     pub(super) fn has_handler(&self, handler: &str) -> Result<bool, Failure> {
-        if self.shared.hub.known_handlers().is_some_and(|known| known.contains(handler)) {
+        let (asked, known) = self.shared.hub.known_handlers();
+        if known.is_some_and(|known| known.contains(handler)) {
             return Ok(true);
         }
         let known = Arc::new(handlers(&self.shared.backend.executors()?.value));
-        self.shared.hub.remember_handlers(Arc::clone(&known));
+        self.shared.hub.remember_handlers(asked, Arc::clone(&known));
         Ok(known.contains(handler))
     }
 }

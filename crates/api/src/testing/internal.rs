@@ -4,6 +4,8 @@ use axum::body::Body;
 use axum::http::Request;
 use orloj_net::{ClusterTls, Files, Identity, Peer, Role, Tls};
 use orloj_raft_store::http::SignedParts;
+use orloj_scheduler::LeaderError;
+use orloj_wire::problem::Code;
 use orloj_wire::sign::{
     ACCESS_KEY_HEADER, Label, NONCE_HEADER, Parts, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, new_nonce,
 };
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::fake::{CLUSTER_SECRET, EXECUTOR_SECRET};
 use super::{Draft, T, Universe};
+use crate::outcome::Failure;
 use crate::peer;
 
 const EXECUTORS: &str = "/internal/v1/executors";
@@ -151,6 +154,12 @@ async fn a_node_that_does_not_lead_says_who_does() {
     let path = format!("{EXECUTORS}/leave");
     let reply = universe.nodes[1].send_internal(executor("e1").to(&path, &leave("e1"))).await;
     assert_eq!((reply.status, reply.body), (421, json!({"code": "not_leader", "leader": "h:1"})));
+}
+
+#[test]
+fn who_has_not_heard_of_the_round_is_not_sent_to_look_for_another_leader() {
+    let failure = Failure::from(LeaderError::EarlierRound);
+    assert_eq!((failure.code, failure.code.status()), (Code::Conflict, 409));
 }
 
 #[tokio::test]

@@ -308,6 +308,24 @@ async fn progress_and_checkpoints_are_saved_and_handed_on() {
 }
 
 #[tokio::test]
+async fn who_saves_under_an_earlier_round_asks_the_leader_for_its_round_and_stays_with_it() {
+    let (leader, other) = (FakeLeader::start().await, FakeLeader::start().await);
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Executor::options(&leader, dir.path());
+    options.replicas = vec![leader.address.to_string(), other.address.to_string()];
+    let handlers = Handlers::new().with("saver", Saver).unwrap();
+    let executor = Executor::start_with(options, handlers).await;
+    // The next heartbeat by itself is a minute away.
+    leader.heartbeat("the first heartbeat", |_| true).await;
+    leader.begin_round();
+    let work = dispatch("saver", json!(null));
+    executor.run(std::slice::from_ref(&work)).await;
+    assert_eq!(leader.report(work.attempt.fence).await.outcome, ReportOutcome::Succeeded);
+    leader.heartbeat("a heartbeat before the answer", |beat| !beat.holding.is_empty()).await;
+    assert!(other.events().is_empty(), "{:?}", other.events());
+}
+
+#[tokio::test]
 async fn an_attempt_whose_save_is_not_taken_is_stopped_without_a_report() {
     let (leader, dir) = (FakeLeader::start().await, tempfile::tempdir().unwrap());
     let handlers = Handlers::new().with("saver", Saver).unwrap();

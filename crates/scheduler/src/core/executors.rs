@@ -170,8 +170,8 @@ impl Core {
             self.steps.push(Step::Propose(gone));
         }
         self.send(now);
-        let waiting = &self.waiting;
-        self.fleet.trim_classes(|class| waiting.len_of(class) > 0);
+        let (waiting, limits) = (&self.waiting, &self.limits);
+        self.fleet.trim_classes(|class| waiting.len_of(class) > 0 || limits.know(class));
     }
 
     /// The leader itself stood still (paused, starved): its silence is not the executors'.

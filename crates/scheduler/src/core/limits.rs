@@ -135,6 +135,8 @@ pub(super) struct Limits {
     parked: BTreeMap<ShardKey, Parked>,
     /// What was let through and is in the room still, and by whose limit.
     through: HashMap<ShardKey, (Owner, ClassId)>,
+    /// How many of either kind there are of each class, which must not become another one's meanwhile.
+    classes: HashMap<ClassId, usize>,
     /// Shards of tasks that have begun to run: no limit holds them up any more.
     released: Vec<ShardKey>,
     /// Gates that may let somebody through.
@@ -157,6 +159,21 @@ impl Limits {
         self.parked.len()
     }
 
+    /// Whether something of this class is held up, or was let through and is in the room still.
+    pub(super) fn know(&self, class: ClassId) -> bool {
+        self.classes.contains_key(&class)
+    }
+
+    /// One of this class is neither held up nor let through any more.
+    fn uncount(&mut self, class: ClassId) {
+        if let Some(count) = self.classes.get_mut(&class) {
+            *count -= 1;
+            if *count == 0 {
+                self.classes.remove(&class);
+            }
+        }
+    }
+
     /// Holds a shard up where its task would be one too many; whether it did.
     pub(super) fn hold_up(&mut self, waiting: &Waiting, owners: &[Owner]) -> bool {
         if self.tasks.contains_key(&waiting.shard.task) || is_on(Mutant::LimitIgnored) {
@@ -169,15 +186,19 @@ impl Limits {
         self.open.extend(owners.iter().filter(|other| **other != owner).cloned());
         self.step_out(shard);
         self.gates.entry(owner.clone()).or_default().park(class, turn);
-        self.parked.insert(shard, Parked { owner, at: turn.at, class, priority: turn.priority });
+        *self.classes.entry(class).or_default() += 1;
+        let parked = Parked { owner, at: turn.at, class, priority: turn.priority };
+        if let Some(before) = self.parked.insert(shard, parked) {
+            self.uncount(before.class);
+        }
         true
     }
 
     /// A shard that was let through is in the room no more.
     fn step_out(&mut self, shard: ShardKey) {
-        if let Some((owner, class)) = self.through.remove(&shard)
-            && let Some(gate) = self.gates.get_mut(&owner)
-        {
+        let Some((owner, class)) = self.through.remove(&shard) else { return };
+        self.uncount(class);
+        if let Some(gate) = self.gates.get_mut(&owner) {
             gate.step_out(class);
         }
     }
@@ -185,6 +206,7 @@ impl Limits {
     /// A shard is parked no more; whether it was.
     fn unpark(&mut self, shard: ShardKey) -> bool {
         let Some(Parked { owner, at, class, priority }) = self.parked.remove(&shard) else { return false };
+        self.uncount(class);
         if let Some(gate) = self.gates.get_mut(&owner) {
             gate.unpark(class, Turn { at, shard, priority });
         }

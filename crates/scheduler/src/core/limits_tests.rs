@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use orloj_model::executor::{Executor, ExecutorState};
 use orloj_model::id::{ExecutorId, JobId};
-use orloj_model::task::{Origin, Outcome, Status};
+use orloj_model::task::{Origin, Outcome, Status, Strategy};
 use orloj_model::{Command, Event, Reply};
 
 use super::*;
 use crate::core::{Candidate, Now, Step};
 use crate::options::Options;
+use crate::placement::KEPT_CLASSES;
 use crate::testing;
 
 const START: Now = Now { mono_ms: 1_000, wall_ms: 1_000_000, cluster_ms: 1_000_000 };
@@ -277,7 +279,8 @@ fn what_is_parked_costs_a_pass_nothing_and_goes_back_one_by_one() {
         assert_eq!(core.waiting.len(), 0);
     }
     ends(&mut core, shard(201));
-    assert!(core.limits.tasks.is_empty() && core.limits.parked.is_empty() && core.limits.through.is_empty());
+    assert!(core.limits.tasks.is_empty() && core.limits.parked.is_empty());
+    assert!(core.limits.through.is_empty() && core.limits.classes.is_empty());
 }
 
 /// Nobody takes anything any more.
@@ -287,6 +290,40 @@ fn take_executors_away(core: &mut Core) {
         let idx = core.fleet.find(&id).expect("it is there");
         core.fleet.set_open(idx, false);
     }
+}
+
+/// A shard of a broadcast that is for executor `a`.
+fn ready_for_a(core: &mut Core, number: u8) {
+    let strategy = Strategy::Pinned(ExecutorId::new("a").expect("a valid name"));
+    let spec = Arc::new(TaskSpec { strategy, ..spec(Some("j")) });
+    let (shard, since) = (shard(number), START.wall_ms + i64::from(number));
+    let candidate = Candidate { shard, attempt: 1, since, ready: false, spec, last: None, broadcast: true };
+    core.ready(candidate, START);
+}
+
+#[test]
+fn a_broadcasts_shard_that_is_given_up_gives_its_place_on() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready_for_a(&mut core, 1);
+    ready_for_a(&mut core, 2);
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    let row = testing::executor_row("a", 1, 100);
+    core.executor_row(Executor { state: ExecutorState::Offline, ..row.clone() }, START);
+    ends(&mut core, shard(1));
+    core.take_steps();
+    core.plan(START);
+    let steps = core.take_steps();
+    let [Step::Propose(commands)] = &steps[..] else { panic!("{steps:?}") };
+    assert!(matches!(commands[..], [Command::Graph(_)]), "{commands:?}");
+    assert!(core.limits.through.is_empty());
+    core.executor_row(row, START);
+    ready_for_a(&mut core, 3);
+    assert_eq!(numbers(granted(&mut core)), [3]);
+    ready_for_a(&mut core, 4);
+    assert_eq!(granted(&mut core), []);
+    ends(&mut core, shard(3));
+    assert_eq!(numbers(granted(&mut core)), [4], "nothing runs that it could wait for");
 }
 
 #[test]
@@ -451,6 +488,28 @@ fn many_jobs_with_a_limit_do_not_make_those_without_one_be_forgotten_at_once() {
         assert!(limits.gates.len() <= 2 * limited + 1, "{} gates", limits.gates.len());
     }
     assert!(known(&limits, "limited-0") && !known(&limits, "free"));
+}
+
+#[test]
+fn the_class_of_what_is_held_up_becomes_no_other_one() {
+    let mut core = leader(BTreeMap::new());
+    core.limit_job(&job("j"), Some(1));
+    ready(&mut core, 1, spec(Some("j")));
+    ready(&mut core, 2, spec(Some("j")));
+    assert_eq!(numbers(granted(&mut core)), [1]);
+    let held_up = core.limits.parked[&shard(2)].class;
+    let ask =
+        |core: &mut Core, handler: String| core.fleet.class(&handler, &BTreeMap::new(), &Strategy::Ring);
+    for number in 0..=KEPT_CLASSES {
+        ask(&mut core, format!("seldom-{number}"));
+    }
+    core.tend_executors(START);
+    for number in 0..3 {
+        assert_ne!(ask(&mut core, format!("new-{number}")), held_up);
+    }
+    ends(&mut core, shard(1));
+    assert_eq!(numbers(granted(&mut core)), [2]);
+    assert!(core.limits.classes.is_empty(), "nothing is held up any more");
 }
 
 #[test]

@@ -24,7 +24,7 @@ const READY_AFTER_MS: u64 = 1_000;
 pub(super) const NO_ROOM_PAUSE_MS: u64 = 100;
 /// The most commands that are proposed again in one call of [`Core::retry`]: one entry of the proposer.
 const AGAIN_PER_CALL: usize = 512;
-/// How many entries of the list of those to write down may be out of date.
+/// How many entries of the list of those to write down may be out of date, or of shards that are being granted.
 const UNREADY_SLACK: usize = 4_096;
 /// The most shards written to the ready index in one call, and only while no grant is on its way.
 const READY_PER_PLAN: usize = 256;
@@ -79,7 +79,11 @@ impl Core {
         let waits = self.waiting.len() + self.limits.parked();
         if self.unready.len() > waits + waits / 4 + UNREADY_SLACK {
             let tracked = &self.tracked;
-            self.unready.retain(|(shard, _)| matches!(tracked.get(shard), Some(Tracked::Waiting(_))));
+            // Whoever is being granted waits on where the grant comes to nothing.
+            self.unready.retain(|(shard, _)| match tracked.get(shard) {
+                Some(Tracked::Waiting(waiter) | Tracked::Granting { waiter, .. }) => !waiter.ready,
+                _ => false,
+            });
         }
         if !grants.is_empty() {
             self.steps.push(Step::Propose(grants));

@@ -1,6 +1,6 @@
 //! Tasks of several shards: which of them are in hand, and where they run, so that the others go elsewhere.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use orloj_model::Command;
 use orloj_model::command::GraphCommand;
@@ -23,10 +23,24 @@ pub(super) struct Sharded(HashMap<TaskId, OfTask>);
 #[derive(Debug, Default)]
 struct OfTask {
     shards: BTreeSet<u16>,
-    /// How many shards each executor holds.
+    /// Which executor holds a shard.
+    placed: BTreeMap<u16, ExecutorIdx>,
+    /// How many of these each executor holds.
     held: HashMap<ExecutorIdx, u16>,
     /// Those that hold one.
     holders: ExecutorSet,
+}
+
+impl OfTask {
+    /// An executor holds one shard less.
+    fn give_up(&mut self, executor: ExecutorIdx) {
+        let Some(held) = self.held.get_mut(&executor) else { return };
+        *held -= 1;
+        if *held == 0 {
+            self.held.remove(&executor);
+            self.holders.remove(executor);
+        }
+    }
 }
 
 impl Sharded {
@@ -45,6 +59,9 @@ impl Sharded {
     /// An executor was chosen for a shard, or holds it.
     pub(super) fn taken(&mut self, shard: ShardKey, executor: ExecutorIdx) {
         if let Some(of) = self.0.get_mut(&shard.task) {
+            if let Some(before) = of.placed.insert(shard.shard, executor) {
+                of.give_up(before);
+            }
             *of.held.entry(executor).or_default() += 1;
             of.holders.insert(executor);
         }
@@ -53,11 +70,10 @@ impl Sharded {
     /// It does not hold it any more.
     pub(super) fn left(&mut self, shard: ShardKey, executor: ExecutorIdx) {
         let Some(of) = self.0.get_mut(&shard.task) else { return };
-        let Some(held) = of.held.get_mut(&executor) else { return };
-        *held -= 1;
-        if *held == 0 {
-            of.held.remove(&executor);
-            of.holders.remove(executor);
+        // Number 0 may have been placed before anything was known of the others: then it is not counted.
+        if of.placed.get(&shard.shard) == Some(&executor) {
+            of.placed.remove(&shard.shard);
+            of.give_up(executor);
         }
     }
 
@@ -109,6 +125,8 @@ impl Core {
         }
         let (shard, executor) = (waiting.shard.into(), executor.clone());
         commands.push(Command::Graph(Box::new(GraphCommand::Strand { shard, executor })));
+        // A limit may have let it through: the next one may go in its place.
+        self.limits.gone(waiting.shard, &waiter.demand.owners);
         self.tracked.remove(&waiting.shard);
         Answer::Taken
     }

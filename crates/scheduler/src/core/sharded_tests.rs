@@ -158,6 +158,23 @@ fn a_shard_that_comes_back_goes_where_no_other_one_is() {
 }
 
 #[test]
+fn who_holds_a_shard_is_known_whether_or_not_number_0_was_placed_before_the_others_were_known() {
+    let core = leader(1, 4);
+    let executor = core.fleet.find(&id("e0")).expect("it is there");
+    let mut sharded = Sharded::default();
+    sharded.taken(shard(0), executor);
+    sharded.note(shard(1));
+    sharded.taken(shard(1), executor);
+    sharded.left(shard(0), executor);
+    assert!(sharded.holders(TASK).contains(executor));
+    sharded.taken(shard(0), executor);
+    sharded.left(shard(1), executor);
+    assert!(sharded.holders(TASK).contains(executor));
+    sharded.left(shard(0), executor);
+    assert!(!sharded.holders(TASK).contains(executor));
+}
+
+#[test]
 fn nothing_of_a_task_that_has_ended_waits_on() {
     let mut core = leader(0, 0);
     let spec = spec(1_024, Strategy::Ring);

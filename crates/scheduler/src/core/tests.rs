@@ -8,7 +8,7 @@ use orloj_model::key::{DueKey, RunningKey};
 use orloj_model::schema::RunningRow;
 use orloj_model::task::{Outcome, Status};
 use orloj_model::{Event, Refusal, Reply};
-use orloj_wire::protocol::{AttemptRef, Heartbeat, Held as Holding, HeldState, RunVerdict};
+use orloj_wire::protocol::{AttemptRef, Heartbeat, Held as Holding, HeldState, Holdings, RunVerdict};
 
 use super::*;
 use crate::testing::{self, executor_row as row};
@@ -65,6 +65,12 @@ fn beat(name: &str, incarnation: u64, holding: &[Holding]) -> Heartbeat {
 
 fn holding(lease: Lease, running_ms: Option<u64>) -> Holding {
     Holding { attempt: attempt_ref(&lease), state: HeldState::Running, running_ms }
+}
+
+/// What a first life answers to an announcement.
+fn holds(holding: &[Holding]) -> Holdings {
+    let holding = holding.to_vec();
+    Holdings { incarnation: 1, round: 7, holding, free_slots: 1, free_places: 1, draining: false }
 }
 
 /// The shard is due now; its rows are as a fresh submission has them.
@@ -691,13 +697,33 @@ fn an_inherited_lease_is_pushed_again_only_once_the_executor_knows_the_round() {
     core.heartbeat(beat("a", 1, &[]), at(1));
     core.send(at(1));
     assert_eq!(pushes(&mut core), vec![]);
-    core.announced(&id("a"), Some((1, vec![])), at(2));
+    core.announced(&id("a"), Some(holds(&[])), at(2));
     assert_eq!(pushes(&mut core), vec![(id("a"), vec![lease])]);
 
     let mut core = inherit();
-    core.announced(&id("a"), Some((1, vec![holding(lease, None)])), at(2));
+    core.announced(&id("a"), Some(holds(&[holding(lease, None)])), at(2));
     core.send(at(2));
     assert_eq!(pushes(&mut core), vec![], "what runs there goes on");
+}
+
+#[test]
+fn the_answer_to_an_announcement_tells_who_is_leaving_and_that_it_lives() {
+    let mut core = leader(&[]);
+    core.executor_row(row("a", 1, 1), at(0));
+    core.announced(&id("a"), Some(Holdings { draining: true, ..holds(&[]) }), at(3_000));
+    assert_eq!(core.executor(&id("a")).unwrap().heard_at(), at(3_000).mono_ms);
+    due(&mut core, 1, at(3_000));
+    core.plan(at(3_000));
+    assert_eq!(proposals(&mut core), vec![], "it would be refused");
+    // The answer of another call that was under way.
+    core.announced(&id("a"), Some(holds(&[])), at(3_100));
+    core.plan(at(3_100));
+    assert_eq!(proposals(&mut core), vec![]);
+    knows_round(&mut core, "a", &[], at(3_200));
+    core.plan(at(3_200));
+    assert_eq!(proposals(&mut core).len(), 1, "its next heartbeat has the last word");
+    core.announced(&id("a"), Some(Holdings { incarnation: 2, ..holds(&[]) }), at(4_000));
+    assert_eq!(core.executor(&id("a")).unwrap().heard_at(), at(3_200).mono_ms, "another life");
 }
 
 #[test]
@@ -825,7 +851,7 @@ fn a_lost_attempt_and_the_lease_of_its_shard_are_stopped_each_for_its_own_reason
     let lease = running(&mut core, None);
     let lost = Lease { fence: lease.fence - 1, ..lease };
     core.event(&Event::CancelRequested { shard: lease.shard, executor: id("a"), fence: lease.fence }, at(1));
-    core.announced(&id("a"), Some((1, vec![holding(lease, None), holding(lost, None)])), at(2));
+    core.announced(&id("a"), Some(holds(&[holding(lease, None), holding(lost, None)])), at(2));
     let mut asked = Vec::new();
     for ms in [2, 200, 400] {
         core.send(at(ms));
@@ -879,6 +905,21 @@ fn who_waits_long_is_written_down_once_while_nothing_else_is_on_its_way() {
     assert_eq!(proposals(&mut core), vec![Command::MakeReady { shard: shard(1).into() }]);
     core.plan(at(2_000));
     assert_eq!(proposals(&mut core), vec![]);
+}
+
+#[test]
+fn who_is_being_granted_while_the_list_is_tidied_is_written_down_when_that_comes_to_nothing() {
+    let mut core = leader(&[("a", 1)]);
+    due(&mut core, 1, at(0));
+    core.plan(at(0));
+    let grant = proposals(&mut core).remove(0);
+    // So many have gone since they were put on the list that it is tidied.
+    core.unready.extend((2..6_000).map(|number| (shard(number), START.mono_ms)));
+    core.plan(at(1));
+    assert_eq!(core.unready.len(), 1);
+    assert!(core.applied(&grant, &Reply::Refused(Refusal::ExecutorNotOnline), at(2)));
+    core.plan(at(1_000));
+    assert_eq!(proposals(&mut core), vec![Command::MakeReady { shard: shard(1).into() }]);
 }
 
 #[test]

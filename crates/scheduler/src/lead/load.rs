@@ -18,7 +18,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Ended, Leader, PAGE, rows};
+use super::{EVENTS_PER_TURN, Ended, Leader, PAGE, rows};
 use crate::core::{Core, Now};
 
 /// Shards whose rows are read at one go: two or three reads each.
@@ -210,15 +210,18 @@ impl Leader<'_> {
 
     /// Between two pages: others have the thread, and what was applied meanwhile is taken in.
     pub(super) async fn breathe(&mut self) -> Result<(), Ended> {
-        tokio::task::yield_now().await;
-        if !self.is_leading() {
-            return Err(Ended::Lost);
+        for _ in 0..turns(self.events.len()) {
+            tokio::task::yield_now().await;
+            if !self.is_leading() {
+                return Err(Ended::Lost);
+            }
+            match self.events.try_recv() {
+                Err(TryRecvError::Empty) => break,
+                Ok(applied) => self.take_events(Ok(applied))?,
+                Err(_) => return Err(Ended::Restart("the load fell behind the applied changes")),
+            }
         }
-        match self.events.try_recv() {
-            Err(TryRecvError::Empty) => Ok(()),
-            Ok(applied) => self.take_events(Ok(applied)),
-            Err(_) => Err(Ended::Restart("the load fell behind the applied changes")),
-        }
+        Ok(())
     }
 
     /// Whether this is still the leadership that began.
@@ -226,6 +229,12 @@ impl Leader<'_> {
         let state = *self.leadership.borrow_and_update();
         state.leading && state.term == self.term
     }
+}
+
+/// At how many goes what was applied during a page is taken in, one at least: all of it, or a load beside many changes
+/// would fall ever further behind them, and no more than that, so that there is another page.
+fn turns(untold: usize) -> usize {
+    untold.div_ceil(EVENTS_PER_TURN).max(1)
 }
 
 #[cfg(test)]

@@ -150,6 +150,15 @@ fn a_lease_that_ends_between_two_pages_is_found_wherever_it_goes() {
 }
 
 #[test]
+fn all_that_was_applied_during_a_page_is_taken_in_before_the_next_one() {
+    for untold in [0, 1, EVENTS_PER_TURN, EVENTS_PER_TURN + 1, 4_096] {
+        let room = turns(untold) * EVENTS_PER_TURN;
+        assert!((untold..untold + EVENTS_PER_TURN).contains(&room) || untold == 0, "{room} of {untold}");
+        assert!(turns(untold) > 0, "the loop looks whether it leads still");
+    }
+}
+
+#[test]
 fn a_long_backlog_comes_in_by_pages_of_bounded_length() {
     let mut world = World::new();
     (0..200).for_each(|number| world.submit(number, -1_000));

@@ -200,8 +200,7 @@ impl Leader<'_> {
             Done::Stopped(executor, _, _, Err(_)) => self.core.stop_failed(&executor, now),
             Done::Announced(executor, result) => {
                 let later = is_stale_round(&result);
-                let holdings = result.ok().map(|holdings| (holdings.incarnation, holdings.holding));
-                self.core.announced(&executor, holdings, now);
+                self.core.announced(&executor, result.ok(), now);
                 if later {
                     self.confirm(executor);
                 }

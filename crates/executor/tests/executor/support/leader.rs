@@ -55,6 +55,23 @@ struct Script {
     acks: Vec<HeartbeatAck>,
     /// Told to have no lease at the next registration.
     stale: Vec<AttemptRef>,
+    /// How many rounds have begun after the first.
+    later: u64,
+}
+
+impl Script {
+    fn round(&self) -> u64 {
+        1 + self.later
+    }
+
+    /// What to answer to saves: nothing is taken from who has not heard of the round.
+    fn save(&self, saves: Saves) -> Option<(Vec<Event>, String)> {
+        if saves.round < self.round() {
+            return None;
+        }
+        let taken = vec![!self.no_lease; saves.saves.len()];
+        Some((saves.saves.into_iter().map(Event::Save).collect(), json(&SavesAck { taken })))
+    }
 }
 
 struct Inner {
@@ -104,6 +121,11 @@ impl FakeLeader {
 
     pub fn no_lease(&self) {
         self.inner.script.lock().unwrap().no_lease = true;
+    }
+
+    /// From now on it leads in another round, of which only its answers tell.
+    pub fn begin_round(&self) {
+        self.inner.script.lock().unwrap().later += 1;
     }
 
     pub fn ack_next(&self, ack: HeartbeatAck) {
@@ -200,16 +222,17 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
         let said = NotLeader { code: "not_leader".to_owned(), leader };
         return (StatusCode::MISDIRECTED_REQUEST, json(&said)).into_response();
     }
+    let round = script.round();
     let (events, reply) = match parts.uri.path() {
         "/internal/v1/executors/register" => {
             let register: Register = serde_json::from_slice(&body).unwrap();
             let stale = std::mem::take(&mut script.stale);
-            let reply = Registered { round: 1, heartbeat_ms: 60_000, stale, replicas: Vec::new() };
+            let reply = Registered { round, heartbeat_ms: 60_000, stale, replicas: Vec::new() };
             (vec![Event::Register(register)], json(&reply))
         }
         "/internal/v1/executors/heartbeat" => {
             let beat: Heartbeat = serde_json::from_slice(&body).unwrap();
-            let plain = HeartbeatAck { round: 1, register: false, superseded: false, stale: Vec::new() };
+            let plain = HeartbeatAck { round, register: false, superseded: false, stale: Vec::new() };
             let reply = if script.acks.is_empty() { plain } else { script.acks.remove(0) };
             (vec![Event::Heartbeat(beat)], json(&reply))
         }
@@ -223,13 +246,12 @@ async fn answer(State(inner): State<Arc<Inner>>, request: Request<Body>) -> Resp
             }
             let verdicts = vec![ReportVerdict::Accepted; reports.reports.len()];
             let events = reports.reports.into_iter().map(Event::Report).collect();
-            (events, json(&ReportsAck { verdicts, round: 1 }))
+            (events, json(&ReportsAck { verdicts, round }))
         }
-        "/internal/v1/executors/save" => {
-            let saves: Saves = serde_json::from_slice(&body).unwrap();
-            let taken = vec![!script.no_lease; saves.saves.len()];
-            (saves.saves.into_iter().map(Event::Save).collect(), json(&SavesAck { taken }))
-        }
+        "/internal/v1/executors/save" => match script.save(serde_json::from_slice(&body).unwrap()) {
+            Some(answer) => answer,
+            None => return StatusCode::CONFLICT.into_response(),
+        },
         "/internal/v1/executors/leave" => {
             (vec![Event::Leave(serde_json::from_slice(&body).unwrap())], String::new())
         }

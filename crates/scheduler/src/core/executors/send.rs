@@ -1,9 +1,9 @@
 //! What goes out to executors: one push, one stop and one announcement at a time for each.
 
-use orloj_model::id::{ExecutorId, Incarnation};
-use orloj_wire::protocol::{CancelReason, Held as Holding};
+use orloj_model::id::ExecutorId;
+use orloj_wire::protocol::{CancelReason, Holdings};
 
-use super::exec::BACKOFF_MS;
+use super::exec::{BACKOFF_MS, Liveness};
 use crate::core::{Core, HeldPhase, Lease, Now, Step, Tracked};
 
 /// How long an executor that refused an attempt gets nothing new, in milliseconds.
@@ -55,20 +55,22 @@ impl Core {
         self.steps.extend(steps);
     }
 
-    /// An announcement was answered with what the executor holds, or failed.
-    pub(crate) fn announced(
-        &mut self,
-        id: &ExecutorId,
-        answer: Option<(Incarnation, Vec<Holding>)>,
-        now: Now,
-    ) {
+    /// An announcement was answered with what the executor holds, or failed. An answer comes from a life that has heard
+    /// of this round, so it tells that this life goes on, as a heartbeat does.
+    pub(crate) fn announced(&mut self, id: &ExecutorId, answer: Option<Holdings>, now: Now) {
         let Some(exec) = self.executors.get_mut(id) else { return };
         exec.announcing = false;
         match answer {
-            Some((incarnation, holding)) if incarnation == exec.incarnation() => {
+            Some(told) if told.incarnation == exec.incarnation() => {
                 exec.knows_round = true;
+                exec.heard_at = now.mono_ms;
+                exec.liveness = Liveness::Alive;
+                // A heartbeat that says that it is leaving may have overtaken an answer that does not.
+                exec.leaving |= told.draining;
                 exec.answered();
-                let stale = self.compare(id, &holding, true, now);
+                let (fleet, takes_work) = (exec.fleet, exec.takes_work(now));
+                self.fleet.set_open(fleet, takes_work);
+                let stale = self.compare(id, &told.holding, true, now);
                 for lease in stale.iter().filter_map(crate::core::leases::lease_of) {
                     self.stop(id, lease, CancelReason::LeaseLost);
                 }
