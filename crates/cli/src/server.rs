@@ -65,6 +65,8 @@ pub struct Config {
     pub audience: Option<String>,
     /// Whether `GET /debug/probe` answers on the public listener. Default: no.
     pub debug_probe: bool,
+    /// Threads for everything but the disk, which has its own, 1-1024. Default: one for every two cores, at least one.
+    pub worker_threads: Option<usize>,
     /// Certificates of this replica: with them, replicas and executors speak TLS with each other, and callers with
     /// this replica. Default: none.
     pub tls: Option<TlsOptions>,
@@ -82,6 +84,9 @@ pub struct Config {
 const TRANSFER_PATIENCE: Duration = Duration::from_secs(3);
 /// For each part to end after it was told to.
 const PART_PATIENCE: Duration = Duration::from_secs(6);
+
+/// What a configuration may ask for at most.
+const MAX_WORKER_THREADS: usize = 1_024;
 
 impl Config {
     /// Reads and checks a configuration file.
@@ -107,6 +112,11 @@ impl Config {
         if let Some(address) = &self.listen_debug {
             check_loopback("listen-debug", address)?;
         }
+        if let Some(threads) = self.worker_threads
+            && !(1..=MAX_WORKER_THREADS).contains(&threads)
+        {
+            anyhow::bail!("worker-threads = {threads}: must be 1-{MAX_WORKER_THREADS}");
+        }
         if self.secrets_file.as_os_str().is_empty() {
             anyhow::bail!("secrets-file is missing: it holds the keys of callers and the cluster's secrets");
         }
@@ -115,6 +125,14 @@ impl Config {
 
     fn audience(&self) -> &str {
         self.audience.as_deref().unwrap_or("default")
+    }
+
+    /// Each step of an entry wakes the next one, and on two threads most of these wake the other thread, which costs more
+    /// than the step: one thread serves a steady load with a fifth less, and sooner. What is heavy, syncs and flushes, has
+    /// threads of its own in any case.
+    fn worker_threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.worker_threads.unwrap_or_else(|| (cores() / 2).clamp(1, MAX_WORKER_THREADS))
     }
 
     fn listen(&self) -> &str {
@@ -149,7 +167,8 @@ pub fn run(args: &ServerArgs) -> Outcome {
     if let Some(parent) = args.run.exit_with_parent {
         end_with_parent(parent)?;
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let threads = config.worker_threads();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     raise_file_limit();
     let served = runtime.block_on(serve_replica(config, secrets, tls));
     runtime.shutdown_timeout(PART_PATIENCE);

@@ -80,6 +80,9 @@ fn a_wrong_configuration_is_named_by_file_key_and_value() {
     let audience = replica(dir.path(), &secrets, "audience = \"Blue!\"");
     let said = refused(2, &["server", "--config", &audience]);
     assert!(said.contains("audience") && said.contains("Blue!"), "{said}");
+    let threads = replica(dir.path(), &secrets, "worker-threads = 0");
+    let said = refused(2, &["server", "--config", &threads]);
+    assert!(said.contains("worker-threads = 0"), "{said}");
     let said = refused(2, &["server", "--config", "/no/such/file.toml"]);
     assert!(said.contains("/no/such/file.toml"), "{said}");
     let executor = write(dir.path(), "executor.toml", "id = \"a b\"\n", 0o600);
