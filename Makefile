@@ -43,7 +43,7 @@ bench: setup ## Measure a cluster on this machine; BENCH_ARGS chooses what (docs
 microbench: setup ## Measure the pure parts by themselves; MICROBENCH_ARGS chooses which (docs/performance.md)
 	@. scripts/env.sh; cargo bench $(MICROBENCH_ARGS)
 
-long: setup ## Run the whole-cluster tests and the comparison of cron with its oracle in their long form (about half an hour)
+long: setup ## Run the whole-cluster tests and the comparison of cron with its oracle in their long form
 	@. scripts/env.sh; cargo build --workspace --all-targets; export ORLOJ_LONG=1; \
 	cargo test -p orloj-model --test trigger_oracle -- --nocapture; \
 	cargo test --workspace --test cluster -- --test-threads=1 --nocapture

@@ -196,6 +196,9 @@ class Client:
         if repeat is None:
             repeat = idempotency_key is not None or method in ("GET", "HEAD", "PUT", "DELETE")
         text = "&".join(f"{name}={value}" for name, value in (query or {}).items())
+        if not all("!" <= char <= "~" for char in path + text):
+            # It could not be sent, however often it is tried.
+            raise ValueError(f"{path}?{text}: what is not a visible ASCII character must be percent-encoded")
         content = b"" if body is None else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
         end = time.monotonic() + self._deadline + wait
         delay, faults = BACKOFF_S[0], {}

@@ -206,6 +206,9 @@ class Calls(unittest.TestCase):
         for task in ("", "../cluster", "a/b", "a?b", "é"):
             with self.assertRaises(ValueError):
                 client.get(task)
+        for handler in ("a b", "é", "a\n"):
+            with self.assertRaises(ValueError):
+                list(client.tasks(handler=handler))
 
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ fn skipped(view: &JobView, reason: SkipReason) -> Failure {
     }
     let open = view.state.open;
     let detail = format!(
-        "no task was made ({}): {open} earlier ones are open; the overlap policies allow, queue and cancelOther, \
-         which a request to run it may name, make one",
+        "no task was made ({}): open tasks of this job: {open}; a request to run it may name another overlap: allow makes \
+         one, cancelOther one in their place, and queue one that waits, unless one waits already",
         reason.name()
     );
     Failure::new(Code::OverlapSkipped, detail)
