@@ -228,6 +228,8 @@ fn lock(shares: &Mutex<HashMap<IpAddr, Share>>) -> MutexGuard<'_, HashMap<IpAddr
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a failed test")]
 mod tests {
+    use tokio::task::JoinSet;
+
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -296,6 +298,16 @@ mod tests {
         assert!(lock(&bodies.shares).is_empty());
     }
 
+    /// Lets a body wait for its place, and returns once it does.
+    async fn wait(bodies: &Arc<Bodies>, waiting: &mut JoinSet<bool>, asks: Asks) {
+        let (own, from) = (Arc::clone(bodies), asks.address);
+        let known = lock(&bodies.shares)[&from].waiting;
+        waiting.spawn(async move { own.take(asks, PATIENCE).await.is_some() });
+        while lock(&bodies.shares)[&from].waiting == known {
+            tokio::task::yield_now().await;
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn those_that_wait_leave_their_connection_a_window() {
         let bodies = Arc::new(Bodies::new(Room::CALLS));
@@ -305,24 +317,16 @@ mod tests {
             let connection = Some(SocketAddr::new(from, port));
             Asks { address: from, connection, is_multiplexed: true, length }
         };
-        let mut waiting = tokio::task::JoinSet::new();
-        let mut wait = async |asks| {
-            let known = lock(&bodies.shares)[&from].waiting;
-            let own = Arc::clone(&bodies);
-            waiting.spawn(async move { own.take(asks, PATIENCE).await.is_some() });
-            while lock(&bodies.shares)[&from].waiting == known {
-                tokio::task::yield_now().await;
-            }
-        };
+        let mut waiting = JoinSet::new();
         for _ in 0..3 {
-            wait(of(1, BODY_LIMIT)).await;
+            wait(&bodies, &mut waiting, of(1, BODY_LIMIT)).await;
         }
         let began = tokio::time::Instant::now();
         assert!(bodies.take(of(1, 1), PATIENCE).await.is_none());
         assert_eq!(began.elapsed(), Duration::ZERO, "it is told at once");
         // Another connection has a window of its own, and small bodies hold little of it.
         for _ in 0..100 {
-            wait(of(2, 300)).await;
+            wait(&bodies, &mut waiting, of(2, 300)).await;
         }
         drop(held);
         assert_eq!(waiting.join_all().await, [true; 103]);
@@ -335,23 +339,15 @@ mod tests {
         let from = address("192.0.2.1");
         let held = fill(&bodies, from).await;
         let of = |is_multiplexed| Asks { is_multiplexed, ..asks(from, 64) };
-        let mut waiting = tokio::task::JoinSet::new();
-        let mut wait = async |asks| {
-            let known = lock(&bodies.shares)[&from].waiting;
-            let own = Arc::clone(&bodies);
-            waiting.spawn(async move { own.take(asks, PATIENCE).await.is_some() });
-            while lock(&bodies.shares)[&from].waiting == known {
-                tokio::task::yield_now().await;
-            }
-        };
+        let mut waiting = JoinSet::new();
         // 4 MiB each of the address's 16, over HTTP/2; of HTTP/1.1 no more than 64 KiB is read ahead.
         for is_multiplexed in [true, true, true, false, false] {
-            wait(of(is_multiplexed)).await;
+            wait(&bodies, &mut waiting, of(is_multiplexed)).await;
         }
         let began = tokio::time::Instant::now();
         assert!(bodies.take(of(true), PATIENCE).await.is_none());
         assert_eq!(began.elapsed(), Duration::ZERO, "it is told at once");
-        wait(of(false)).await;
+        wait(&bodies, &mut waiting, of(false)).await;
         drop(held);
         assert_eq!(waiting.join_all().await, [true; 6]);
         assert!(lock(&bodies.shares).is_empty());
