@@ -6,6 +6,7 @@ use crate::command::{Refusal, Reply};
 use crate::event::Event;
 use crate::id::{Millis, TaskId};
 use crate::key::{DueKey, ReadyKey, RunningKey, ShardKey, StatusTaskKey, TimeKey};
+use crate::mutant::{Mutant, is_on};
 use crate::schema::{
     DueTable, ExpireTable, ReadyTable, RunningRow, RunningTable, ShardTable, StatusTasksTable, TaskTable,
 };
@@ -41,6 +42,11 @@ impl<T: Write> Context<'_, T> {
             DueClock::Wall => self.wall(),
             DueClock::Cluster => self.now(),
         }
+    }
+
+    /// Whether it is too early to hand out what is due at `at`.
+    pub(crate) fn is_early(&self, at: Millis, clock: DueClock) -> bool {
+        at > self.shown(clock) && !is_on(Mutant::Early)
     }
 
     /// A task and one of its shards.

@@ -7,7 +7,6 @@ use crate::event::Event;
 use crate::executor::ExecutorState;
 use crate::id::{ExecutorId, Incarnation};
 use crate::key::ShardKey;
-use crate::mutant::{Mutant, is_on};
 use crate::schema::ExecutorTable;
 use crate::tables::{ReadExt as _, Write};
 use crate::task::{Attempt, Phase, Reason, Status, TaskEvent};
@@ -18,7 +17,7 @@ pub(crate) fn make_ready<T: Write>(cx: &mut Context<'_, T>, key: ShardKey) -> Re
         return Ok(Reply::Refused(Refusal::TaskNotFound));
     };
     match shard.phase {
-        Phase::Due { at, clock } if at > cx.shown(clock) => {
+        Phase::Due { at, clock } if cx.is_early(at, clock) => {
             Ok(Reply::Refused(Refusal::NotDue { due_at: at }))
         }
         Phase::Due { at, .. } => {
@@ -46,7 +45,7 @@ pub(crate) fn grant<T: Write>(
     };
     let now = cx.now();
     match shard.phase {
-        Phase::Due { at, clock } if at > cx.shown(clock) && !is_on(Mutant::Early) => {
+        Phase::Due { at, clock } if cx.is_early(at, clock) => {
             return Ok(Reply::Refused(Refusal::NotDue { due_at: at }));
         }
         Phase::Due { .. } | Phase::Ready { .. } => {}

@@ -2,7 +2,6 @@
 //! clock, and whether one of them has been stepped.
 
 use orloj_model::id::Millis;
-use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::task::DueClock;
 
 use super::Now;
@@ -60,7 +59,8 @@ impl Clocks {
         Observed { wall_step_ms: stepped.then_some(wall_step), retime }
     }
 
-    /// When a timer for `at` fires, by the monotonic clock.
+    /// When `clock` will show `at`, by the monotonic clock: when a timer for that fires. What it is compared with then is
+    /// [`shown`] too, or a timer would be handed out and put back without end.
     pub(super) fn deadline(&self, at: Millis, clock: DueClock, now: Now) -> u64 {
         let ahead = at.saturating_sub(shown(now, clock));
         match u64::try_from(ahead) {
@@ -82,10 +82,9 @@ impl Clocks {
 
 /// What the clock that decides shows.
 pub(super) fn shown(now: Now, clock: DueClock) -> Millis {
-    let early = if is_on(Mutant::Early) { 250 } else { 0 };
     match clock {
-        DueClock::Wall => now.wall_ms + early,
-        DueClock::Cluster => now.cluster_ms + early,
+        DueClock::Wall => now.wall_ms,
+        DueClock::Cluster => now.cluster_ms,
     }
 }
 

@@ -18,6 +18,7 @@ use orloj_model::job::{CalendarKey, JobKey};
 use orloj_model::key::NextKey;
 use orloj_model::task::DueClock;
 
+use super::clocks::shown;
 use super::{Core, Now, Step, Timer};
 use crate::wheel::TimerId;
 
@@ -171,7 +172,7 @@ impl Core {
                 self.jobs.places.remove(job);
                 return;
             }
-            Heard::Due(at) if at > now.wall_ms => {
+            Heard::Due(at) if at > shown(now, DueClock::Wall) => {
                 let deadline = self.clocks.deadline(at, DueClock::Wall, now);
                 self.jobs.timed += 1;
                 Place::Timed(self.wheel.insert(deadline, Timer::Job { job: Arc::clone(job), at }))

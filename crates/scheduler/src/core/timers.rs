@@ -4,10 +4,14 @@
 use orloj_model::Command;
 use orloj_model::id::{Millis, TaskId};
 use orloj_model::key::{DueKey, ShardKey, TimeKey};
+use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::task::DueClock;
 
 use super::clocks::shown;
 use super::{Core, Now, Step, Timer, Tracked};
+
+/// How early [`Mutant::Early`] hands out a task, in milliseconds.
+const EARLY_MS: i64 = 250;
 
 impl Core {
     /// Up to which instant the due and expiry indexes must be in hand, when that is further than they are:
@@ -50,7 +54,7 @@ impl Core {
             return;
         }
         self.sharded.note(shard);
-        if at <= shown(now, clock) {
+        if handed_out_from(at) <= shown(now, clock) {
             // No need to wait for the next tick.
             self.tracked.insert(shard, Tracked::Due);
             self.due.push_back(shard);
@@ -127,12 +131,12 @@ impl Core {
 
     fn fire(&mut self, timer: Timer, now: Now) {
         match timer {
-            Timer::Due { shard, at, clock } if at <= shown(now, clock) => {
+            Timer::Due { shard, at, clock } if handed_out_from(at) <= shown(now, clock) => {
                 self.tracked.insert(shard, Tracked::Due);
                 self.due.push_back(shard);
             }
             Timer::Due { shard, at, clock } => self.wait_for(shard, at, clock, now),
-            Timer::Expire { task, at } if at <= now.wall_ms => {
+            Timer::Expire { task, at } if at <= shown(now, DueClock::Wall) => {
                 self.expiries.remove(&task);
                 self.expired.push(task);
             }
@@ -145,7 +149,7 @@ impl Core {
     }
 
     fn wait_for(&mut self, shard: ShardKey, at: Millis, clock: DueClock, now: Now) {
-        let deadline = self.clocks.deadline(at, clock, now);
+        let deadline = self.clocks.deadline(handed_out_from(at), clock, now);
         let timer = self.wheel.insert(deadline, Timer::Due { shard, at, clock });
         self.tracked.insert(shard, Tracked::Timed(timer));
     }
@@ -169,4 +173,9 @@ impl Core {
             }
         }
     }
+}
+
+/// From which instant on a task is handed out that is due at `at`.
+fn handed_out_from(at: Millis) -> Millis {
+    if is_on(Mutant::Early) { at.saturating_sub(EARLY_MS) } else { at }
 }

@@ -44,7 +44,7 @@ pub(super) fn aim<T: Write>(
         return Ok(Reply::Refused(Refusal::StaleGraph));
     }
     let since = match shard.phase {
-        Phase::Due { at, clock } if at > cx.shown(clock) => {
+        Phase::Due { at, clock } if cx.is_early(at, clock) => {
             return Ok(Reply::Refused(Refusal::NotDue { due_at: at }));
         }
         Phase::Due { at, .. } => at,
