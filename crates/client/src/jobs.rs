@@ -63,9 +63,9 @@ impl Client {
         self.send(versioned(Call::of(Method::DELETE, job_path(id, "")?), version)).await
     }
 
-    /// Pauses a job.
-    pub async fn pause_job(&self, id: &str, note: &str) -> Result<Job, Error> {
-        let body = PauseJob { note: note.to_owned() };
+    /// Pauses a job. Without a note, that of a job which is paused already stays; an empty one takes it away.
+    pub async fn pause_job(&self, id: &str, note: Option<&str>) -> Result<Job, Error> {
+        let body = PauseJob { note: note.map(str::to_owned) };
         self.send(Call::post(job_path(id, "/pause")?).with_body(&body)).await
     }
 

@@ -422,6 +422,27 @@ fn b108_a_paused_job_does_not_fire_and_resumes_with_a_record() {
 }
 
 #[test]
+fn a_second_pause_keeps_the_note_unless_it_brings_another() {
+    let mut world = World::with_job("j", definition(Skip));
+    let silent = || command(JobCommand::PauseWithoutNote { job: key("j"), claim: None });
+    let said = |world: &World| world.job("j").state.paused.map(|pause| (pause.note, pause.at));
+    let since = world.now;
+    world.run(pause("j", "table is locked"));
+    let revision = world.job("j").state.revision;
+    world.now += MINUTE;
+    assert_eq!(world.run(silent()), Reply::Job { version: 1, revision }, "nothing has changed");
+    assert_eq!(said(&world), Some(("table is locked".into(), since)));
+    world.run(pause("j", "table is gone"));
+    assert_eq!(said(&world), Some(("table is gone".into(), since)));
+    world.run(pause("j", ""));
+    assert_eq!(said(&world), Some((String::new(), since)), "an empty note is one, too");
+    let resume = resume(&world, "j", None);
+    world.run(resume);
+    world.run(silent());
+    assert_eq!(said(&world), Some((String::new(), world.now)));
+}
+
+#[test]
 fn a_paused_job_holds_what_is_queued_until_it_is_resumed() {
     let mut world = World::with_job("j", definition(Queue));
     assert_eq!(world.fires("j", task_id(1)), started(1));

@@ -77,7 +77,8 @@ async fn running(client: &Client, id: &str) -> (Task, String) {
 /// Pauses a job, waits until its tasks have ended, and checks that each of its instants came to something and that no
 /// two of its tasks were open at a time.
 async fn forbade_overlap(client: &Client, id: &str) -> Vec<Task> {
-    until("the job is paused", PATIENCE, async || client.pause_job(id, "that will do").await.is_ok()).await;
+    until("the job is paused", PATIENCE, async || client.pause_job(id, Some("that will do")).await.is_ok())
+        .await;
     let ended = async || client.job(id).await.is_ok_and(|job| job.state.open_tasks == 0);
     until("its tasks end", PATIENCE, ended).await;
     let entries = history(client, id).await;
@@ -142,7 +143,7 @@ async fn b13_a_leader_that_goes_around_an_instant_swallows_none() {
         cluster.start_again(&leader, &[]);
         cluster.all_answer().await;
     }
-    client.pause_job("tick", "that will do").await.expect("the job is paused");
+    client.pause_job("tick", Some("that will do")).await.expect("the job is paused");
     let entries = history(&client, "tick").await;
     assert_eq!(unaccounted("tick", EVERY, &entries), Vec::<String>::new());
     assert!(entries.iter().all(|entry| entry.count.is_none()), "every one of them fired: {entries:?}");
@@ -210,7 +211,7 @@ async fn b24_a_ban_on_overlap_ends_with_the_task_whoever_was_killed() {
         assert!(before > round);
     }
     let (last, _) = running(&client, "held").await;
-    client.pause_job("held", "that will do").await.expect("the job is paused");
+    client.pause_job("held", Some("that will do")).await.expect("the job is paused");
     client.cancel(&last.task_id).await.expect("it is cancelled");
     forbade_overlap(&client, "held").await;
 }
@@ -409,7 +410,7 @@ async fn b108_nothing_fires_behind_the_answer_to_a_pause() {
         until("it fires", PATIENCE, async || made(&client, "tick").await > before).await;
         let next = next_fire(&client, "tick").await;
         wall_shows(next + 250 + (round as i64 % 5 - 2) * 20).await;
-        clients[round % 3].pause_job("tick", "stop").await.expect("it is paused");
+        clients[round % 3].pause_job("tick", Some("stop")).await.expect("it is paused");
         let paused = client.job("tick").await.expect("it is there").state;
         wall_shows(SystemClock::new().wall_ms() + 700).await;
         let later = clients[(round + 1) % 3].job("tick").await.expect("it is there").state;
@@ -434,7 +435,7 @@ async fn b33_a_job_that_cannot_be_placed_does_not_pile_up() {
     until("it is held up", PATIENCE, async || skipped(&client, "wanted").await >= 8).await;
     let state = client.job("wanted").await.expect("it is there").state;
     assert_eq!((state.counts.fired, state.open_tasks), (1, 1), "one waits, the others are skipped");
-    client.pause_job("wanted", "no more for now").await.expect("the job is paused");
+    client.pause_job("wanted", Some("no more for now")).await.expect("the job is paused");
     cluster.start_again(&executors[0], &[]);
     let tasks = forbade_overlap(&client, "wanted").await;
     assert_eq!(tasks.len(), 1, "one run, and not one for each instant");
@@ -455,7 +456,7 @@ async fn b62_an_outage_of_the_whole_cluster_is_a_count_and_the_job_goes_on() {
     let client = cluster.client();
     let before = made(&client, "tick").await;
     until("it goes on", PATIENCE, async || made(&client, "tick").await > before + 2).await;
-    client.pause_job("tick", "that will do").await.expect("the job is paused");
+    client.pause_job("tick", Some("that will do")).await.expect("the job is paused");
     let entries = history(&client, "tick").await;
     assert_eq!(unaccounted("tick", 500, &entries), Vec::<String>::new());
     let missed: Vec<u64> = entries.iter().filter_map(|entry| entry.count).collect();

@@ -106,7 +106,7 @@ async fn each_instant_of_a_job_fires_once_or_is_skipped_while_leaders_die() {
         cluster.all_answer().await;
     }
     for id in &ids {
-        client.pause_job(id, "that will do").await.expect("the job is paused");
+        client.pause_job(id, Some("that will do")).await.expect("the job is paused");
     }
     for id in &ids {
         let ended = async || client.job(id).await.is_ok_and(|job| job.state.open_tasks == 0);
@@ -142,7 +142,7 @@ async fn a_job_that_forbids_overlap_has_one_open_task_whoever_leads() {
     until("its second task is made", PATIENCE, async || counts().await.fired >= 2).await;
     cluster.start_again(&leader, &[]);
     cluster.all_answer().await;
-    client.pause_job("held", "that will do").await.expect("the job is paused");
+    client.pause_job("held", Some("that will do")).await.expect("the job is paused");
     let ended = async || client.job("held").await.is_ok_and(|job| job.state.open_tasks == 0);
     until("its tasks end", PATIENCE, ended).await;
     let entries = history(&client, "held").await;

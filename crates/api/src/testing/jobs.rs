@@ -327,6 +327,23 @@ async fn a_pause_counts_what_it_passes_over_and_makes_up_for_nothing() {
 }
 
 #[tokio::test]
+async fn a_second_pause_keeps_the_note_unless_it_brings_another() {
+    let universe = Universe::of(1).await;
+    put(&universe, "j", minutely()).await;
+    for (body, note) in [
+        (json!({"note": "maintenance"}), "maintenance"),
+        (Value::Null, "maintenance"),
+        (json!({}), "maintenance"),
+        (json!({"note": null}), "maintenance"),
+        (json!({"note": "moved"}), "moved"),
+        (json!({"note": ""}), ""),
+    ] {
+        let paused = universe.leader().call(&call("POST", "jobs/j/pause", body.clone())).await;
+        assert_eq!((paused.status, &paused.body["state"]["paused"]["note"]), (200, &json!(note)), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn an_instant_that_is_due_as_the_job_is_resumed_was_missed() {
     let universe = Universe::of(1).await;
     let node = universe.leader();

@@ -46,9 +46,10 @@ pub enum JobCommand {
     Pause {
         /// Its id.
         job: String,
-        /// Why, for those who find it paused.
-        #[arg(long, default_value = "")]
-        note: String,
+        /// Why, for those who find it paused. Without it, the note of a job that is paused already stays; an empty one takes
+        /// it away.
+        #[arg(long)]
+        note: Option<String>,
     },
     /// Let a paused job fire again. What it missed is counted and not made up for.
     Resume {

@@ -52,7 +52,9 @@ pub async fn run(command: JobCommand, json: bool) -> Outcome {
                 }
             }
         }
-        JobCommand::Pause { job, note } => show::job(&caller()?.pause_job(&job, &note).await?, json)?,
+        JobCommand::Pause { job, note } => {
+            show::job(&caller()?.pause_job(&job, note.as_deref()).await?, json)?;
+        }
         JobCommand::Resume { job } => show::job(&caller()?.resume_job(&job).await?, json)?,
         JobCommand::Preview(args) => preview(&caller()?, args, json).await?,
         JobCommand::Backfill(args) => backfill(&caller()?, args, json).await?,

@@ -318,3 +318,19 @@ fn what_is_wrong_with_an_expression_is_said_once_with_a_mark_under_its_place() {
     assert_eq!(said.err.matches("larger than the range").count(), 1, "{said:?}");
     assert!(said.err.contains("\n    */90 * * * *\n      ^"), "{said:?}");
 }
+
+#[test]
+fn a_pause_without_a_note_asks_for_none() {
+    let nothing: &[&str] = &[];
+    for (more, body) in [
+        (nothing, json!({})),
+        (&["--note", "moved"], json!({"note": "moved"})),
+        (&["--note", ""], json!({"note": ""})),
+    ] {
+        let url = replica(move |request| {
+            assert_eq!((request.path.as_str(), &request.body), ("/openapi/v1/jobs/a/pause", &body));
+            Some((200, shown("a", &(1, json!({"handler": "shell"}), true))))
+        });
+        orloj(&[&url], &[&["job", "pause", "a"], more].concat()).is(0, &["paused"]);
+    }
+}

@@ -50,7 +50,8 @@ pub(crate) fn route<T: Write>(cx: &mut Context<'_, T>, command: &JobCommand) -> 
         JobCommand::Put(command) => put(cx, command, None, None),
         JobCommand::Edit(command) => put(cx, &command.put, Some(&command.flow), Some(&command.missed)),
         JobCommand::PutOfCaller(command) => put_of_caller(cx, command),
-        JobCommand::Pause { job, note, claim } => pause(cx, job, note, claim.as_ref()),
+        JobCommand::Pause { job, note, claim } => pause(cx, job, Some(note), claim.as_ref()),
+        JobCommand::PauseWithoutNote { job, claim } => pause(cx, job, None, claim.as_ref()),
         JobCommand::Resume { job, computed, missed, claim } => {
             resume(cx, job, computed, missed.as_ref(), claim.as_ref())
         }
@@ -257,13 +258,14 @@ fn finish_put<T: Write>(
     Ok(Reply::Job { version: job.version, revision: state.revision })
 }
 
+/// Without a note, one that is there stays.
 fn pause<T: Write>(
     cx: &mut Context<'_, T>,
     key: &JobKey,
-    note: &str,
+    note: Option<&str>,
     claim: Option<&Claim>,
 ) -> Result<Reply, T::Error> {
-    if note.len() > TEXT_LIMIT {
+    if note.is_some_and(|note| note.len() > TEXT_LIMIT) {
         return Ok(Reply::Refused(Refusal::Invalid));
     }
     if let Some(refusal) = spend(cx, claim)? {
@@ -271,12 +273,12 @@ fn pause<T: Write>(
     }
     let (job, mut state) = or_refuse!(cx.load_job(key)?);
     match &mut state.paused {
-        Some(pause) if pause.note == note => {
+        Some(pause) if note.is_none_or(|note| pause.note == note) => {
             return Ok(Reply::Job { version: job.version, revision: state.revision });
         }
-        Some(pause) => pause.note = note.to_owned(),
+        Some(pause) => pause.note = note.unwrap_or_default().to_owned(),
         None => {
-            state.paused = Some(Pause { note: note.to_owned(), at: cx.now() });
+            state.paused = Some(Pause { note: note.unwrap_or_default().to_owned(), at: cx.now() });
             if let Some(next) = state.next.clone() {
                 fire::record_passed(cx, key, &mut state, &next, cx.wall())?;
             }

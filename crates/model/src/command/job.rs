@@ -265,6 +265,13 @@ pub enum JobCommand {
     /// request in knew the caller, and an administrator may have deleted it since. (A task that is submitted in such a
     /// moment is one task, which the key was good for when it came; a job would fire for ever.)
     PutOfCaller(Box<PutOfCaller>),
+    /// As [`JobCommand::Pause`], with nothing said of why: a job that is paused already keeps its note.
+    PauseWithoutNote {
+        /// The job.
+        job: JobKey,
+        /// The signed request's nonce.
+        claim: Option<Claim>,
+    },
 }
 
 impl JobCommand {
@@ -287,7 +294,8 @@ impl JobCommand {
             | JobCommand::StartBackfill { .. }
             | JobCommand::StopBackfill { .. }
             | JobCommand::Edit(_)
-            | JobCommand::PutOfCaller(_) => false,
+            | JobCommand::PutOfCaller(_)
+            | JobCommand::PauseWithoutNote { .. } => false,
         }
     }
 
@@ -299,6 +307,7 @@ impl JobCommand {
             JobCommand::PutOfCaller(of_caller) => of_caller.put.claim.as_ref(),
             JobCommand::RunNow(run) => run.claim.as_ref(),
             JobCommand::Pause { claim, .. }
+            | JobCommand::PauseWithoutNote { claim, .. }
             | JobCommand::Resume { claim, .. }
             | JobCommand::Delete { claim, .. }
             | JobCommand::PutCalendar { claim, .. }

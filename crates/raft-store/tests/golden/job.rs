@@ -145,6 +145,7 @@ fn commands(golden: &mut Golden) {
         |name: &str, command| golden.command(&format!("job {name}"), Command::Job(Box::new(command)));
     add("put", JobCommand::Put(Box::new(put())));
     add("pause", JobCommand::Pause { job: job(), note: "n".into(), claim: claim() });
+    add("pause without note", JobCommand::PauseWithoutNote { job: job(), claim: claim() });
     let missed_some = Some(missed());
     add(
         "resume",

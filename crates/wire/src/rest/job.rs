@@ -225,13 +225,13 @@ impl JobSpec {
     }
 }
 
-/// Pauses a job. An empty body pauses it without a note.
+/// Pauses a job. An empty body pauses it without a note, and leaves the note of a job that is paused already.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PauseJob {
-    /// Why, in a person's words; at most 4 KiB.
-    #[serde(default)]
-    pub note: String,
+    /// Why, in a person's words; at most 4 KiB. An empty one takes away what was there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// Runs a job now. An empty body runs it as it would fire.

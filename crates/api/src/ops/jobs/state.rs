@@ -17,12 +17,16 @@ impl Call<'_> {
     pub(super) async fn pause_job(&self, id: &str) -> Result<Answer, Failure> {
         self.no_parameters()?;
         let PauseJob { note } = self.optional_body()?;
-        if note.len() > TEXT_LIMIT {
+        if let Some(note) = note.as_ref().filter(|note| note.len() > TEXT_LIMIT) {
             let message = format!("{} bytes are more than {TEXT_LIMIT}", note.len());
             return Err(Failure::fields(Code::ValidationFailed, vec![FieldError::new("/note", message)]));
         }
         let key = self.job_key(id)?;
-        let command = JobCommand::Pause { job: key.clone(), note, claim: Some(self.claim()) };
+        let (job, claim) = (key.clone(), Some(self.claim()));
+        let command = match note {
+            Some(note) => JobCommand::Pause { job, note, claim },
+            None => JobCommand::PauseWithoutNote { job, claim },
+        };
         match self.propose_job(command).await?.reply {
             Reply::Job { .. } => self.shown(&key, 200),
             Reply::Refused(refusal) => Err(refusal.into()),

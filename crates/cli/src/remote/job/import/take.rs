@@ -180,7 +180,7 @@ impl Taken<'_> {
             let refused = self.refused(error);
             Refused { why: format!("it was created {what}, and then: {}", refused.why), ..refused }
         };
-        let paused = client.pause_job(id, WHY_PAUSED).await;
+        let paused = client.pause_job(id, Some(WHY_PAUSED)).await;
         paused.map_err(|error| half("without triggers, and is not paused", error))?;
         let put = client.put_job(id, job, Some(made.version)).await;
         put.map(drop).map_err(|error| half("paused and without triggers", error))
@@ -189,7 +189,7 @@ impl Taken<'_> {
     async fn update(&self, client: &Client, known: &Job) -> Result<(), Refused> {
         let (id, job) = (self.imported.job_id.as_str(), &self.imported.job);
         if self.imported.paused && known.state.paused.is_none() {
-            client.pause_job(id, WHY_PAUSED).await.map_err(|error| self.refused(error))?;
+            client.pause_job(id, Some(WHY_PAUSED)).await.map_err(|error| self.refused(error))?;
         }
         let put = client.put_job(id, job, Some(known.version)).await;
         put.map(drop).map_err(|error| self.refused(error))
