@@ -191,9 +191,11 @@ impl Client {
         self.send(Call::post(path).with_body(&Drain { on })).await
     }
 
-    /// The cluster as the answering replica sees it.
+    /// The cluster as the answering replica sees it. Every replica is asked at the same time: this is called when some are
+    /// away, and one that is there takes a while to find out which. One that knows of a leader is believed first.
     pub async fn cluster(&self) -> Result<Cluster, Error> {
-        self.send(Call::get("/openapi/v1/cluster".to_owned())).await
+        let call = || Call::get("/openapi/v1/cluster".to_owned());
+        self.ask_each(call, |cluster: &Cluster| cluster.leader.is_some()).await
     }
 
     /// Moves leadership to a replica. For administrators.

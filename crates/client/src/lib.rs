@@ -4,7 +4,8 @@
 //! for a reason that passes (no connection, `503`, `429`, `408`) is repeated at the next replica with a
 //! growing, jittered delay until the deadline. Each try has a new timestamp, nonce and signature; a
 //! submission keeps one Idempotency-Key over all of its tries, so that it makes one task at most. What makes a secret or
-//! begins a backfill has no such key, and is not repeated once it may have had an effect.
+//! begins a backfill has no such key, and is not repeated once it may have had an effect. How the cluster is, every
+//! replica is asked at the same time.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), orloj_client::Error> {

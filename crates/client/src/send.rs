@@ -10,11 +10,16 @@ use orloj_wire::problem::Problem;
 use orloj_wire::sign;
 use reqwest::{Method, Url};
 use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::options::{Credentials, Options};
 use crate::retry;
+
+/// How much longer others may take once a replica has given an answer that is not a good one: somewhat more than it takes
+/// a replica to find out which others are away.
+const BETTER_WITHIN: Duration = Duration::from_secs(1);
 
 /// A signed client. Cheap to clone; clones share their connections.
 #[derive(Clone)]
@@ -153,6 +158,57 @@ impl Client {
             faults.insert(place, failed.error);
             tokio::time::sleep(delay).await;
         }
+    }
+
+    /// Asks every replica at the same time, each until the deadline: none loses time to another that hangs. The first good
+    /// answer counts, or the first refusal that does not pass; any other answer, if there comes no better one soon. For
+    /// what changes nothing.
+    pub(crate) async fn ask_each<T>(&self, call: fn() -> Call, is_good: fn(&T) -> bool) -> Result<T, Error>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        let mut asked = JoinSet::new();
+        for place in 0..self.inner.urls.len() {
+            let one = self.only(place);
+            asked.spawn(async move { (place, one.send::<T>(call()).await) });
+        }
+        let (mut faults, mut other, mut patience) = (BTreeMap::new(), None, Duration::MAX);
+        while let Ok(Some(joined)) = tokio::time::timeout(patience, asked.join_next()).await {
+            let (place, answer) =
+                joined.expect("a try does not panic, and nobody aborts it while it is waited for");
+            match answer {
+                Ok(answer) if is_good(&answer) => {
+                    self.inner.preferred.store(place, Ordering::Relaxed);
+                    return Ok(answer);
+                }
+                Ok(answer) => (other, patience) = (Some(answer), BETTER_WITHIN),
+                Err(Error::Problem(problem)) if other.is_none() && !retry::passes(problem.status) => {
+                    return Err(Error::Problem(problem));
+                }
+                Err(error) => drop(faults.insert(place, error)),
+            }
+        }
+        if let Some(answer) = other {
+            return Ok(answer);
+        }
+        let (place, newest) = faults.pop_last().expect("a client knows one replica at least");
+        Err(self.inner.in_vain(faults, place, newest))
+    }
+
+    /// A client that knows this replica alone, over the same connections.
+    fn only(&self, place: usize) -> Client {
+        let inner = &self.inner;
+        let ahead_s = inner.ahead_s.load(Ordering::Relaxed);
+        let inner = Inner {
+            http: inner.http.clone(),
+            urls: vec![inner.urls[place].clone()],
+            preferred: AtomicUsize::new(0),
+            answered: vec![AtomicBool::new(false)],
+            ahead_s: AtomicI64::new(ahead_s),
+            credentials: inner.credentials.clone(),
+            options: inner.options.clone(),
+        };
+        Client { inner: Arc::new(inner) }
     }
 }
 

@@ -1,5 +1,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -26,13 +27,16 @@ fn silent() -> String {
 
 /// It answers everything with this.
 fn saying(status: u16, body: &Value) -> String {
+    let body = body.clone();
+    replica(move |stream| answer(stream, status, &body))
+}
+
+fn answer(mut stream: TcpStream, status: u16, body: &Value) {
     let body = body.to_string();
     let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-    replica(move |mut stream| {
-        // A request of a test fits into one read.
-        let _ = stream.read(&mut [0; 16_384]);
-        let _ = stream.write_all(format!("{head}{body}").as_bytes());
-    })
+    // A request of a test fits into one read.
+    let _ = stream.read(&mut [0; 16_384]);
+    let _ = stream.write_all(format!("{head}{body}").as_bytes());
 }
 
 /// Nobody listens there any more.
@@ -54,6 +58,58 @@ async fn a_replica_that_takes_connections_and_never_answers_is_passed_over_withi
     let client = client(&[&first, &second, &there], NEVER, Duration::from_secs(6));
     let answer: Value = client.send(Call::get("/x".to_owned())).await.unwrap();
     assert_eq!(answer, json!({"n": 1}));
+}
+
+/// What a replica says of the cluster.
+fn view(leader: Option<u64>) -> Value {
+    json!({"clusterId": "c", "leader": leader, "round": 2, "term": 3, "members": []})
+}
+
+#[tokio::test]
+async fn how_the_cluster_is_every_replica_is_asked_at_the_same_time() {
+    let (asked, heard) = mpsc::channel();
+    let hanging = || {
+        let (asked, mut kept) = (asked.clone(), Vec::new());
+        replica(move |stream| {
+            kept.push(stream);
+            let _ = asked.send(());
+        })
+    };
+    let hang = [hanging(), hanging()];
+    // It takes its time: until the others have been asked.
+    let slow = replica(move |stream| {
+        let both = [(); 2].map(|()| heard.recv_timeout(NEVER));
+        assert!(both.iter().all(Result::is_ok));
+        answer(stream, 200, &view(Some(1)));
+    });
+    let client = client(&[&slow, &hang[0], &hang[1]], NEVER, Duration::from_secs(6));
+    assert_eq!(client.cluster().await.unwrap().leader, Some(1));
+}
+
+#[tokio::test]
+async fn who_knows_of_a_leader_is_believed_before_one_that_hears_nobody() {
+    let (said, heard) = mpsc::channel();
+    let isolated = replica(move |stream| {
+        answer(stream, 200, &view(None));
+        let _ = said.send(());
+    });
+    let alone = client(&[&isolated, &silent()], NEVER, NEVER);
+    assert_eq!(alone.cluster().await.unwrap().leader, None, "there comes no better answer");
+    heard.recv_timeout(NEVER).unwrap();
+    let follower = replica(move |stream| {
+        assert!(heard.recv_timeout(NEVER).is_ok());
+        answer(stream, 200, &view(Some(1)));
+    });
+    let both = client(&[&isolated, &follower], NEVER, NEVER);
+    assert_eq!(both.cluster().await.unwrap().leader, Some(1));
+}
+
+#[tokio::test]
+async fn a_refusal_of_one_replica_waits_for_no_other() {
+    let denied = saying(403, &json!(Problem::new(orloj_wire::problem::Code::ScopeDenied, "no such scope")));
+    let client = client(&[&silent(), &denied], NEVER, NEVER);
+    let error = client.cluster().await.unwrap_err();
+    assert_eq!(error.code(), Some(orloj_wire::problem::Code::ScopeDenied), "{error}");
 }
 
 #[tokio::test]
