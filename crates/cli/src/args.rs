@@ -288,6 +288,28 @@ mod tests {
     }
 
     #[test]
+    fn an_option_of_another_kind_of_call_is_refused_by_its_name() {
+        for (line, option) in [
+            ("job preview nightly --time-zone Europe/Berlin", "--time-zone"),
+            ("job backfill nightly --stop --to 2027-01-15T08:00:00Z", "--to"),
+            ("job backfill nightly --stop --overlap queue", "--overlap"),
+            ("key create shop --scopes audit", "--scopes"),
+        ] {
+            let error = parse(&format!("orloj {line}")).unwrap_err().to_string();
+            assert!(error.contains(option), "{line}: {error}");
+        }
+        for line in [
+            "job preview nightly",
+            "job preview --cron @daily --time-zone Europe/Berlin",
+            "job backfill nightly --stop",
+            "job backfill nightly --from 2027-01-15T08:00:00Z --to 2027-01-15T09:00:00Z --overlap queue",
+            "key create --admin --scopes audit",
+        ] {
+            assert!(parse(&format!("orloj {line}")).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
     fn a_list_of_nothing_is_refused_by_every_command() {
         for command in ["task list", "job list", "job history j", "audit"] {
             assert!(parse(&format!("orloj {command} --limit 1")).is_ok(), "{command}");

@@ -105,7 +105,7 @@ pub enum KeyCommand {
         #[arg(long, conflicts_with = "caller")]
         admin: bool,
         /// Of an administrator's key: cluster, callers, audit, by comma. Default: all.
-        #[arg(long, value_delimiter = ',', requires = "admin")]
+        #[arg(long, value_delimiter = ',', requires = "admin", conflicts_with = "caller")]
         scopes: Option<Vec<String>>,
         /// For people.
         #[arg(long, default_value = "")]

@@ -134,8 +134,9 @@ pub struct PreviewArgs {
     /// A cron expression, of no job.
     #[arg(long)]
     pub cron: Option<String>,
-    /// With --cron: the zone of its local times. Default: UTC.
-    #[arg(long, requires = "cron")]
+    /// With --cron: the zone of its local times; the triggers of a job have their own. Default: UTC.
+    // What a conflict keeps away, clap does not require: both are said, or the option would be ignored.
+    #[arg(long, requires = "cron", conflicts_with = "job")]
     pub time_zone: Option<String>,
     /// From when on (RFC 3339). Default: now.
     #[arg(long)]
@@ -160,7 +161,7 @@ pub struct BackfillArgs {
     #[arg(long, value_enum, requires = "from")]
     pub overlap: Option<OverlapArg>,
     /// Stop it: nothing further is made up for, and those of its tasks that no executor has taken are cancelled.
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long, conflicts_with_all = ["from", "to", "overlap"])]
     pub stop: bool,
 }
 
