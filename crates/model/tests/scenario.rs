@@ -391,6 +391,17 @@ fn nothing_is_granted_after_its_deadline_to_first_start() {
 }
 
 #[test]
+fn a_submission_whose_deadline_has_passed_is_taken_and_skipped() {
+    let mut world = World::ready();
+    let expire_at = Some(world.now - 1);
+    let reply = world.run(submit(task_id(1), TaskSpec { expire_at, ..spec() }, DueTime::After(0)));
+    assert!(matches!(reply, Reply::Submitted { .. }), "{reply:?}");
+    assert_eq!(world.run(grant(task_id(1), 1, "a", 1)), refused(Refusal::Expired));
+    let reply = world.run(Command::Expire { task: task_id(1) });
+    assert!(matches!(reply, Reply::Task { status: Status::Skipped, .. }), "{reply:?}");
+}
+
+#[test]
 fn a_task_of_which_one_shard_has_started_by_its_deadline_starts_the_others_after_it() {
     let mut world = World::ready();
     let expire_at = Some(world.now + 100);

@@ -62,7 +62,7 @@ pub struct Submit {
     )]
     #[schemars(range(min = 1, max = MAX_ATTEMPT_MS))]
     pub timeout_ms: Option<u64>,
-    /// It is skipped when it has not started by then.
+    /// It is skipped when it has not started by then: at once, where that has passed. After `runAt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expire_at: Option<Time>,
     /// When and how often to try again.
