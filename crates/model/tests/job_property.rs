@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
                 job, overlap, triggers, shards, free, expected
             }
         ),
-        1 => (job.clone(), 0..2u8).prop_map(|(job, note)| Step::Pause { job, note }),
+        1 => (job.clone(), 0..3u8).prop_map(|(job, note)| Step::Pause { job, note }),
         2 => (job.clone(), prop::bool::weighted(0.2)).prop_map(|(job, stale)| Step::Resume { job, stale }),
         1 => job.clone().prop_map(|job| Step::Delete { job }),
         10 => (job.clone(), prop_oneof![6 => Just(0u64), 1 => Just(1u64)], prop::bool::weighted(0.1))
@@ -133,6 +133,7 @@ fn resolve_job(world: &World, step: &Step) -> Option<JobCommand> {
             let Command::Job(put) = world.put(name(job), expected, made) else { return None };
             *put
         }
+        Step::Pause { job, note: 0 } => JobCommand::PauseWithoutNote { job: key(name(job)), claim: None },
         Step::Pause { job, note } => {
             JobCommand::Pause { job: key(name(job)), note: note.to_string(), claim: None }
         }
