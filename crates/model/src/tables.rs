@@ -191,6 +191,12 @@ pub trait Write: Read {
     /// Stores an encoded row.
     fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error>;
 
+    /// Stores an encoded row where there is none. An implementation may rely on that, and write nothing at all of a row
+    /// that is removed again before it was written.
+    fn insert_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error> {
+        self.put_raw(table, key, value)
+    }
+
     /// Removes a row; removing what is not there does nothing.
     fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Self::Error>;
 
@@ -275,10 +281,15 @@ impl<'de> serde::Deserialize<'de> for Unreadable {
 pub trait WriteExt: Write {
     /// Stores a row.
     fn put<T: Table>(&mut self, key: &T::Key, row: &T::Row) -> Result<(), Self::Error> {
-        let key = key.encode();
-        let value = if std::mem::size_of::<T::Row>() == 0 { Vec::new() } else { self.encode(row)? };
-        self.set_digest(crate::digest::fold(self.digest(), T::ID, &key, Some(&value)));
+        let (key, value) = folded::<Self, T>(self, key, row)?;
         self.put_raw(T::ID, key, value)
+    }
+
+    /// Stores a row where there is none: the entries of an index that come and go with what a task does. It is a fault of
+    /// the caller to have one there, which debug builds look for.
+    fn insert<T: Table>(&mut self, key: &T::Key, row: &T::Row) -> Result<(), Self::Error> {
+        let (key, value) = folded::<Self, T>(self, key, row)?;
+        self.insert_raw(T::ID, key, value)
     }
 
     /// Removes a row.
@@ -290,6 +301,18 @@ pub trait WriteExt: Write {
 }
 
 impl<W: Write + ?Sized> WriteExt for W {}
+
+/// A row to be stored, encoded and in the running digest.
+fn folded<W: Write + ?Sized, T: Table>(
+    tables: &mut W,
+    key: &T::Key,
+    row: &T::Row,
+) -> Result<RawRow, W::Error> {
+    let key = key.encode();
+    let value = if std::mem::size_of::<T::Row>() == 0 { Vec::new() } else { tables.encode(row)? };
+    tables.set_digest(crate::digest::fold(tables.digest(), T::ID, &key, Some(&value)));
+    Ok((key, value))
+}
 
 /// Turns rows into bytes for [`MapTables`]. The product's codec lives in `orloj-raft-store`; tests of this
 /// crate bring their own.
@@ -362,6 +385,12 @@ impl<C: Codec> Read for MapTables<C> {
 impl<C: Codec> Write for MapTables<C> {
     fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error> {
         self.rows.insert((table, key), value);
+        Ok(())
+    }
+
+    fn insert_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Self::Error> {
+        let before = self.rows.insert((table, key), value);
+        debug_assert_eq!(before, None, "{table:?} has such a row already");
         Ok(())
     }
 

@@ -83,10 +83,10 @@ impl<T: Write> Context<'_, T> {
         }
         match to {
             Phase::Due { at, clock } => {
-                self.tables.put::<DueTable>(&DueKey { at, shard: key, clock }, &())?;
+                self.tables.insert::<DueTable>(&DueKey { at, shard: key, clock }, &())?;
             }
             Phase::Ready { since } => {
-                self.tables.put::<ReadyTable>(&ReadyKey { priority, since, shard: key }, &())?;
+                self.tables.insert::<ReadyTable>(&ReadyKey { priority, since, shard: key }, &())?;
             }
             Phase::Running => {
                 if let Some(attempt) = shard.attempts.last() {
@@ -97,7 +97,7 @@ impl<T: Write> Context<'_, T> {
                         granted_at: attempt.granted_at,
                     };
                     let executor = attempt.executor.clone();
-                    self.tables.put::<RunningTable>(&RunningKey { executor, shard: key }, &row)?;
+                    self.tables.insert::<RunningTable>(&RunningKey { executor, shard: key }, &row)?;
                 }
             }
             Phase::Blocked | Phase::Done => {}
@@ -132,7 +132,7 @@ impl<T: Write> Context<'_, T> {
                 task,
             };
             self.tables.delete::<StatusTasksTable>(&key(from))?;
-            self.tables.put::<StatusTasksTable>(&key(state.status), &())?;
+            self.tables.insert::<StatusTasksTable>(&key(state.status), &())?;
         }
         if state.status.is_terminal() {
             self.ended.push(task);

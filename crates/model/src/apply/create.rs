@@ -129,7 +129,7 @@ fn create_shards<T: Write>(cx: &mut Context<'_, T>, new: &New<'_>, shards: u16) 
             continue;
         }
         cx.tables.put::<ShardTable>(&key, &new_shard(Phase::Due { at: due_at, clock }))?;
-        cx.tables.put::<DueTable>(&DueKey { at: due_at, shard: key, clock }, &())?;
+        cx.tables.insert::<DueTable>(&DueKey { at: due_at, shard: key, clock }, &())?;
         cx.events.push(Event::Waiting { shard: key, due_at, clock });
     }
     Ok(())
@@ -144,14 +144,16 @@ fn index<T: Write>(
     let (caller, created_at) = (spec.caller.clone(), state.created_at);
     cx.tables.put::<CallerTasksTable>(&CallerTaskKey { caller: caller.clone(), created_at, task }, &())?;
     let status = state.status;
-    cx.tables
-        .put::<StatusTasksTable>(&StatusTaskKey { caller: caller.clone(), status, created_at, task }, &())?;
+    cx.tables.insert::<StatusTasksTable>(
+        &StatusTaskKey { caller: caller.clone(), status, created_at, task },
+        &(),
+    )?;
     if let Some(business_key) = &spec.business_key {
         let key = CallerTextKey { caller, text: business_key.clone() };
         cx.tables.put::<BusinessKeyTable>(&BusinessTaskKey { key, task }, &())?;
     }
     if let Some(at) = state.expire_at {
-        cx.tables.put::<ExpireTable>(&TimeKey { at, task }, &())?;
+        cx.tables.insert::<ExpireTable>(&TimeKey { at, task }, &())?;
         cx.events.push(Event::Expires { task, at });
     }
     Ok(())
