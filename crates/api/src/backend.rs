@@ -230,7 +230,7 @@ impl Backend for Store {
     }
 
     fn now_ms(&self) -> Result<Millis, StorageFault> {
-        Ok(self.view().now_ms())
+        Ok(self.stamp().now_ms)
     }
 
     fn task(&self, id: TaskId) -> Result<At<Option<TaskView>>, StorageFault> {
@@ -276,7 +276,7 @@ impl Backend for Store {
     }
 
     fn access_revision(&self) -> Result<u64, StorageFault> {
-        Ok(self.view().access_revision())
+        Ok(self.stamp().access_revision)
     }
 
     fn access(&self) -> Result<Access, StorageFault> {

@@ -93,7 +93,7 @@ impl Directory {
         Ok(self.opened()?.policies.get(caller).cloned())
     }
 
-    /// What the tables say now. One small row is read for it, unless something has changed: then one reads them for
+    /// What the tables say now. Nothing is read for it, unless something has changed: then one reads them for
     /// all who wait, and opens no more than what was sealed since.
     fn opened(&self) -> Result<Arc<Opened>, StorageFault> {
         let revision = self.inner.backend.access_revision()?;

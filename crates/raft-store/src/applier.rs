@@ -1,7 +1,7 @@
 //! Committed entries applied to the tables.
 //!
-//! One call is one write to the state database (several when it is very large), with the applied position in it.
-//! Proposers are answered, views published and events sent after the write, never before.
+//! One call is one commit to the state database (several when it is very large), with the applied position in it.
+//! Proposers are answered, views published and events sent after the commit, never before.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::machine::Published;
 use crate::tables::{Changed, Overlay, Position, StateDb};
 use crate::types::{Entry, LogId, LoggedMembership, Payload, Replies, TypeConfig};
 
-/// An apply that has written this much is written to the database before it goes on, in bytes.
+/// An apply that has written this much is committed before it goes on, in bytes.
 const WRITE_BYTES: usize = 8 << 20;
 
 /// The tables, and who is told of them.
@@ -29,7 +29,7 @@ pub struct Applier {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Entries that are being applied and are not written yet.
+/// Entries that are being applied and are not committed yet.
 pub struct Work {
     overlay: Overlay,
     changed: Changed,
@@ -40,7 +40,7 @@ pub struct Work {
 }
 
 impl Applier {
-    /// Applies an entry, after those in `work`, which are written first where that has become large.
+    /// Applies an entry, after those in `work`, all of which are committed where that has become large.
     ///
     /// # Errors
     /// IO or damage.
@@ -57,7 +57,7 @@ impl Applier {
         if work.overlay.bytes() <= WRITE_BYTES {
             return Ok(work);
         }
-        self.write(work)?;
+        self.commit(work)?;
         Ok(self.begin())
     }
 
@@ -104,14 +104,14 @@ impl Applier {
         Ok(replies)
     }
 
-    /// Writes what has been applied, and then tells everybody.
+    /// Hands what has been applied to the tables, and then tells everybody.
     ///
     /// # Errors
     /// IO or damage.
-    pub fn write(&mut self, work: Work) -> Result<(), Fault> {
+    pub fn commit(&mut self, work: Work) -> Result<(), Fault> {
         self.position.take_note(&work.overlay)?;
         self.state.commit(work.overlay, &self.position, work.changed)?;
-        self.published.advance(&self.state, &self.position, work.changed.checkpoints);
+        self.published.advance(&self.position, work.changed.checkpoints);
         if let Some(now_ms) = work.now_ms {
             self.clock.heard(now_ms);
         }

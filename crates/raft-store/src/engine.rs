@@ -94,7 +94,7 @@ pub trait Database: Any + Send + Sync {
     /// Walks the keys of `from..to` as they are now; what is written meanwhile does not show.
     fn scan<'a>(&'a self, from: &[u8], to: &[u8]) -> Box<dyn Cursor + 'a>;
 
-    /// What the database holds now, for as long as the snapshot is held. Cheap: one is taken for every apply.
+    /// What the database holds now, for as long as the snapshot is held. Cheap: a busy leader takes hundreds a second.
     fn snapshot(self: Arc<Self>) -> Box<dyn Snapshot>;
 
     /// Writes what the database holds now as files into `dir`, which is made and whose parent is there.

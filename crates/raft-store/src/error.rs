@@ -74,6 +74,9 @@ pub enum Fault {
     /// A write was asked for that would break the log: the caller's fault, refused without effect.
     #[error("refused a write to the log: {0}")]
     Misuse(String),
+    /// What was applied could not be written to the tables, which nobody reads any more.
+    #[error("the tables have stopped after a fault: {0}")]
+    Unwritten(Arc<str>),
     /// The log failed before and takes no more writes.
     #[error("the log has stopped after a fault: {0}")]
     Stopped(Arc<str>),

@@ -70,7 +70,7 @@ pub use failure::{MembershipError, OpenError, PeerError, ProposeError, ReadError
 pub use proposer::Applied;
 pub use status::{Checkpoint, Leadership, MemberInfo, NodeHistory, NodeState, NodeStatus, Role};
 pub use store::Store;
-pub use tables::View;
+pub use tables::{Stamp, View};
 pub use transport::{RpcEnvelope, RpcKind, Transport, TransportError};
 
 #[cfg(test)]

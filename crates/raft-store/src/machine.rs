@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::{Stream, StreamExt as _};
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine, Snapshot};
 use openraft::{OptionalSend, alias::SnapshotOf};
@@ -22,7 +22,7 @@ use crate::faults::Faults;
 use crate::runner::{Runner, blocking};
 use crate::snapshot::{Handle, Live, Snapshots, Taken};
 use crate::status::{Checkpoint, TERM_EVERY};
-use crate::tables::{Position, StateDb, View};
+use crate::tables::{Position, Stamp, StateDb, View};
 use crate::types::{LogId, LogState, LoggedMembership, SnapshotMeta, TypeConfig};
 
 /// Terms of applied entries that are kept.
@@ -30,7 +30,11 @@ const TERMS_KEPT: usize = 256;
 
 /// What has been applied, for everybody else in the process.
 pub struct Published {
-    view: ArcSwap<View>,
+    state: ArcSwap<StateDb>,
+    stamp: ArcSwap<Stamp>,
+    /// A view of the last apply, once somebody has asked for one: what the next apply does is not written for its sake.
+    view: ArcSwapOption<View>,
+    faults: Faults,
     applied: watch::Sender<u64>,
     events: broadcast::Sender<Arc<AppliedEvents>>,
     checkpoints: ArcSwap<Vec<Checkpoint>>,
@@ -43,9 +47,12 @@ pub struct Published {
 }
 
 impl Published {
-    pub(crate) fn new(state: &StateDb, position: &Position) -> Self {
+    pub(crate) fn new(state: &StateDb, position: &Position, faults: Faults) -> Self {
         Published {
-            view: ArcSwap::from_pointee(state.view(position)),
+            state: ArcSwap::from_pointee(state.clone()),
+            stamp: ArcSwap::from_pointee(Stamp::from(position)),
+            view: ArcSwapOption::empty(),
+            faults,
             applied: watch::Sender::new(position.index()),
             events: broadcast::Sender::new(PARTS_KEPT),
             checkpoints: ArcSwap::from_pointee(position.checkpoints.clone()),
@@ -55,9 +62,34 @@ impl Published {
         }
     }
 
-    /// The tables as of the last applied entry.
+    /// What the tables say of themselves as of the last applied entry.
+    pub fn stamp(&self) -> Stamp {
+        **self.stamp.load()
+    }
+
+    /// The tables as of the last applied entry. What is held in memory of them is written first; where that fails, the
+    /// node stops, and no read of the view succeeds.
     pub fn view(&self) -> View {
-        View::clone(&self.view.load())
+        if let Some(view) = &*self.view.load()
+            && view.applied() == self.stamp().applied
+        {
+            return View::clone(view);
+        }
+        let state = self.state.load();
+        match state.view() {
+            Ok(view) => {
+                self.view.store(Some(Arc::new(view.clone())));
+                // It may have been passed since, and would pin its rows, or a database that is gone.
+                if view.applied() != self.stamp().applied {
+                    self.view.store(None);
+                }
+                view
+            }
+            Err(fault) => {
+                self.faults.raise(&fault);
+                state.broken_view(&fault)
+            }
+        }
     }
 
     /// Index of the last applied entry.
@@ -104,12 +136,28 @@ impl Published {
         }
     }
 
-    pub(crate) fn advance(&self, state: &StateDb, position: &Position, checkpoints: bool) {
+    /// Tells everybody where the tables stand.
+    pub(crate) fn advance(&self, position: &Position, checkpoints: bool) {
         if checkpoints {
             self.checkpoints.store(Arc::new(position.checkpoints.clone()));
         }
-        self.view.store(Arc::new(state.view(position)));
+        self.stamp.store(Arc::new(Stamp::from(position)));
+        // It would keep rows on the disk that nobody reads any more.
+        self.view.store(None);
         self.applied.send_replace(position.index());
+    }
+
+    /// The tables are in another database from now on.
+    fn replace(&self, state: &StateDb) {
+        self.state.store(Arc::new(state.clone()));
+    }
+
+    /// Writes what is held in memory to the database.
+    ///
+    /// # Errors
+    /// IO.
+    pub(crate) fn write_out(&self) -> Result<(), Fault> {
+        self.state.load().write_out()
     }
 
     pub(crate) fn tell(&self, events: Vec<AppliedEvents>) {
@@ -144,7 +192,7 @@ impl Machine {
         alive: mpsc::Sender<()>,
     ) -> Result<Machine, Fault> {
         let position = state.position()?;
-        let published = Arc::new(Published::new(&state, &position));
+        let published = Arc::new(Published::new(&state, &position, faults.clone()));
         let tables = Applier { state, position, published, clock };
         tables.hear_of_the_tables();
         Ok(Machine { live, tables, snapshots, disk, faults, runner, _alive: alive })
@@ -186,7 +234,7 @@ impl Machine {
             let (entry, responder) = item?;
             work = self.tables.apply(work, entry, responder)?;
         }
-        Ok(self.tables.write(work)?)
+        Ok(self.tables.commit(work)?)
     }
 
     async fn install(&mut self, snapshot: Handle) -> Result<(), Fault> {
@@ -203,7 +251,8 @@ impl Machine {
             Ok((live, state, position))
         };
         (self.live, self.tables.state, self.tables.position) = blocking(&*self.runner, work).await?;
-        self.tables.published.advance(&self.tables.state, &self.tables.position, true);
+        self.tables.published.replace(&self.tables.state);
+        self.tables.published.advance(&self.tables.position, true);
         self.tables.published.installed.fetch_add(1, Ordering::Relaxed);
         self.tables.hear_of_the_tables();
         self.tables

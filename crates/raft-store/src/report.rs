@@ -2,10 +2,7 @@
 
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver as _;
-use orloj_model::id::{NodeId, Round};
-use orloj_model::key::Single;
-use orloj_model::schema::MetaTable;
-use orloj_model::tables::ReadExt as _;
+use orloj_model::id::NodeId;
 
 use crate::node::Node;
 use crate::status::{MemberInfo, NodeHistory, NodeState, NodeStatus, Role};
@@ -13,15 +10,15 @@ use crate::types::{LogId, LoggedMembership};
 
 /// The node's own view of itself.
 pub fn status(node: &Node) -> NodeStatus {
-    let view = node.published.view();
+    let stamp = node.published.stamp();
     let identity = node.identity();
     let mut status = NodeStatus {
         id: identity.id,
         cluster: node.options.cluster.clone(),
         state: state(node),
-        round: round(node),
-        applied: view.applied(),
-        digest: view.digest(),
+        round: stamp.round,
+        applied: stamp.applied,
+        digest: stamp.digest,
         digest_checkpoint: node.published.checkpoints().last().copied(),
         disk_free: node.disk.free(),
         snapshot: node.snapshots.current().map_or(0, |snapshot| snapshot.index()),
@@ -79,16 +76,6 @@ fn state(node: &Node) -> NodeState {
         (true, _) => NodeState::Failed,
         (false, true) => NodeState::DiskLow,
         (false, false) => NodeState::Ok,
-    }
-}
-
-fn round(node: &Node) -> Round {
-    match node.published.view().get::<MetaTable>(&Single) {
-        Ok(meta) => meta.unwrap_or_default().round,
-        Err(fault) => {
-            node.faults.raise(fault);
-            0
-        }
     }
 }
 

@@ -211,8 +211,7 @@ impl Snapshots {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let dir = Retirable::new(self.dir.join(format!("{BUILDING}{number}")));
         dir.retire();
-        let taken = state.raw().checkpoint(dir.path());
-        taken.map_err(Fault::database("take a checkpoint of", state.path()))?;
+        state.checkpoint(dir.path())?;
         Ok(Taken { dir, meta })
     }
 

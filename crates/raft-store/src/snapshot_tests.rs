@@ -6,7 +6,7 @@ use orloj_model::tables::{Read as _, TableId, Write as _};
 
 use super::*;
 use crate::engine::rocks::Rocks;
-use crate::tables::{Changed, Position};
+use crate::tables::Changed;
 use crate::types::{LeaderId, LogId};
 
 fn open(root: PathBuf, fresh: bool) -> Result<(Live, StateDb), Fault> {
@@ -17,18 +17,19 @@ fn id(index: u64) -> LogId {
     LogId { leader_id: LeaderId { term: 2, node_id: 1 }, index }
 }
 
-/// Writes a row and moves the position to `index`.
+/// Writes a row and moves the position to `index`, and has both written to the database.
 fn write(state: &StateDb, index: u64) -> SnapshotMeta {
     let mut position = state.position().unwrap();
     let mut overlay = state.overlay(&position);
     overlay.put_raw(TableId::Due, index.to_be_bytes().to_vec(), b"row".to_vec()).unwrap();
     position.advance(id(index), index);
     state.commit(overlay, &position, Changed::default()).unwrap();
+    state.view().unwrap();
     SnapshotMeta { last_log_id: Some(id(index)), ..SnapshotMeta::default() }
 }
 
 fn rows(state: &StateDb) -> usize {
-    let view = state.view(&Position::default());
+    let view = state.view().unwrap();
     view.range_raw(TableId::Due, &[], &[u8::MAX; 9], usize::MAX).unwrap().len()
 }
 
@@ -186,7 +187,7 @@ fn received() -> (Home, Handle) {
 #[test]
 fn an_installed_snapshot_takes_the_place_of_the_tables() {
     let (mut home, received) = received();
-    let old = home.state.view(&Position::default());
+    let old = home.state.view().unwrap();
     let state = home.live.replace(&home.state, &received).unwrap();
     home.snapshots.adopt(&received).unwrap();
     drop(received);

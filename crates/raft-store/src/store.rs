@@ -20,7 +20,7 @@ use crate::peer::CallError;
 use crate::proposer::{Applied, Haste};
 use crate::runtime::to_its_end;
 use crate::status::{Leadership, MemberInfo, NodeHistory, NodeStatus};
-use crate::tables::View;
+use crate::tables::{Stamp, View};
 use crate::transport::{RpcEnvelope, RpcKind, Transport};
 use crate::types::{Member, TypeConfig};
 use crate::{membership, report, rpc, upkeep};
@@ -157,8 +157,13 @@ impl Store {
         }
     }
 
-    /// The tables as of the last applied entry. Stays as it is while it is held; cheap to get and to clone,
-    /// but an old one keeps old rows on the disk.
+    /// What the tables say of themselves as of the last applied entry: dearer facts want a [`view`](Store::view).
+    pub fn stamp(&self) -> Stamp {
+        self.node.published.stamp()
+    }
+
+    /// The tables as of the last applied entry. Stays as it is while it is held, and is cheap to clone. To get one, what
+    /// is held in memory is written to the database; and an old one keeps old rows on the disk.
     pub fn view(&self) -> View {
         self.node.published.view()
     }
@@ -246,7 +251,7 @@ impl Store {
     /// The node has stopped, or the snapshot did not come about within `deadline`.
     pub async fn snapshot_now(&self, deadline: Duration) -> Result<u64, ReadError> {
         let raft = self.node.raft().ok_or(ReadError::Stopped)?;
-        let least = self.node.published.view().applied();
+        let least = self.node.published.stamp().applied;
         let asked = raft.clone();
         to_its_end(async move { asked.trigger().snapshot().await }).await.map_err(|_| ReadError::Stopped)?;
         let taken =

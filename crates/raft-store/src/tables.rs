@@ -5,14 +5,15 @@
 //! atomic, a checkpoint needs one flush, and no table holds back the log of another. The group is 0 until
 //! several Raft groups share a node. Table 0 is the store's own bookkeeping (see [`state`]).
 
+mod home;
 mod overlay;
 mod recent;
 mod state;
+mod writes;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use orloj_model::id::Millis;
 use orloj_model::tables::{RawRow, Read, TableId};
 use serde::de::DeserializeOwned;
 
@@ -20,8 +21,9 @@ use crate::codec;
 use crate::engine::Snapshot;
 use crate::error::Fault;
 
+use home::Home;
+pub use home::Stamp;
 pub use overlay::Overlay;
-use state::Home;
 pub use state::{Changed, Position, StateDb};
 
 /// Bytes in front of the model's key: group and table.
@@ -64,47 +66,43 @@ pub struct View {
 }
 
 struct Cut {
-    pinned: Box<dyn Snapshot>,
+    /// What the database holds; or why what was applied could not be written to it.
+    pinned: Result<Box<dyn Snapshot>, Arc<str>>,
     /// Keeps the directory; dropped after the snapshot, which keeps the database.
     home: Arc<Home>,
-    applied: u64,
-    digest: u64,
-    now_ms: Millis,
-    access_revision: u64,
+    stamp: Stamp,
 }
 
 impl View {
-    /// What the database holds now; `position` must be what it says of itself.
-    fn of(home: &Arc<Home>, position: &Position) -> View {
-        let cut = Cut {
-            pinned: Arc::clone(&home.db).snapshot(),
-            home: Arc::clone(home),
-            applied: position.index(),
-            digest: position.digest,
-            now_ms: position.now_ms,
-            access_revision: position.access_revision,
-        };
-        View { cut: Arc::new(cut) }
+    /// What the database holds now, which is what `stamp` says of it.
+    fn of(home: &Arc<Home>, stamp: Stamp) -> View {
+        let pinned = Ok(Arc::clone(&home.db).snapshot());
+        View { cut: Arc::new(Cut { pinned, home: Arc::clone(home), stamp }) }
+    }
+
+    /// Tables that could not be written: nothing can be read of them, not even that it is not there.
+    fn broken(home: &Arc<Home>, stamp: Stamp, fault: &Fault) -> View {
+        let pinned = Err(fault.to_string().into());
+        View { cut: Arc::new(Cut { pinned, home: Arc::clone(home), stamp }) }
+    }
+
+    fn pinned(&self) -> Result<&dyn Snapshot, Fault> {
+        self.cut.pinned.as_deref().map_err(|reason| Fault::Unwritten(Arc::clone(reason)))
+    }
+
+    /// What the tables say of themselves.
+    pub fn stamp(&self) -> Stamp {
+        self.cut.stamp
     }
 
     /// Index of the last entry whose changes it shows; 0 before the first.
     pub fn applied(&self) -> u64 {
-        self.cut.applied
+        self.cut.stamp.applied
     }
 
     /// The running digest of everything up to there.
     pub fn digest(&self) -> u64 {
-        self.cut.digest
-    }
-
-    /// The cluster's time, as its row has it: every request asks for it, and no row is read.
-    pub fn now_ms(&self) -> Millis {
-        self.cut.now_ms
-    }
-
-    /// The revision of callers and keys, as its row has it, likewise.
-    pub fn access_revision(&self) -> u64 {
-        self.cut.access_revision
+        self.cut.stamp.digest
     }
 
     fn path(&self) -> &Path {
@@ -116,8 +114,8 @@ impl Read for View {
     type Error = Fault;
 
     fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let found = by_key(table as u8, key, |key| self.cut.pinned.get(key));
-        found.map_err(Fault::database("read", self.path()))
+        let pinned = self.pinned()?;
+        by_key(table as u8, key, |key| pinned.get(key)).map_err(Fault::database("read", self.path()))
     }
 
     fn range_raw(&self, table: TableId, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<RawRow>, Fault> {
@@ -126,7 +124,7 @@ impl Read for View {
         if from >= to || limit == 0 {
             return Ok(rows);
         }
-        let mut stored = self.cut.pinned.scan(&from, &to);
+        let mut stored = self.pinned()?.scan(&from, &to);
         while let Some((key, value)) = stored.item() {
             rows.push((key[PREFIX..].to_vec(), value.to_vec()));
             if rows.len() == limit {

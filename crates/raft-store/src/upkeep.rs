@@ -127,7 +127,7 @@ pub async fn take_snapshots(node: Arc<Node>, raft: Raft<Machine>) {
         sleep(SNAPSHOT_POLL).await;
         let bytes = node.published.applied_bytes();
         let last = node.snapshots.current().map_or(0, |snapshot| snapshot.index());
-        let news = node.published.view().applied() > last;
+        let news = node.published.stamp().applied > last;
         if !news || !due(&options, spread, bytes - bytes_then, since.elapsed()) {
             continue;
         }

@@ -2,7 +2,7 @@
 //!
 //! A task is granted, starts and ends within moments, and each of these entries begins by reading its rows. RocksDB
 //! finds them among hundreds of thousands in its memtable; while tasks come and go that was a seventh of the leader's
-//! time. Applying is the only writer and the only reader here, so that what is kept is what the database holds.
+//! time. Whatever is written to the database is written here as well, so that what is kept is what it holds.
 //! Rows that are only written, as those of tasks that wait for their hour, are not kept.
 
 use std::collections::HashMap;

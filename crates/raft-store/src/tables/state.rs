@@ -1,32 +1,31 @@
 //! The state database: the tables and, in the same write, how far the log has been applied to them.
 //!
-//! Its write-ahead log is on but never synced. A killed process loses nothing; after a loss of power the
-//! database is what it was at some earlier entry, and the entries after it are applied again from the log.
+//! Its write-ahead log is on but never synced, and what was applied last is held in memory (see [`home`](super::home)).
+//! After the kill of a process or a loss of power the database is what it was at some earlier entry, and the entries
+//! after it are applied again from the log.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use orloj_model::id::Millis;
+use orloj_model::id::{Millis, Round};
 use orloj_model::key::Single;
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query;
 use orloj_model::schema::{AccessMetaTable, MetaTable};
 use serde::{Deserialize, Serialize};
 
-use super::recent::Recent;
+use super::home::{Home, Stamp};
+use super::writes::{Writes, Written};
 use super::{Overlay, View, full_key};
 use crate::codec::{self, Schema};
-use crate::engine::{Database, Durability, Engine, Purpose, WriteBatch};
+use crate::engine::{Engine, Purpose};
 use crate::error::Fault;
-use crate::files::Retirable;
 use crate::status::Checkpoint;
 use crate::stored::{StoredLogId, StoredMembership};
 use crate::types::{LogId, LoggedMembership};
 
 /// The table number of the store's own rows; the model's tables start at 1.
 const BOOKKEEPING: u8 = 0;
-/// So many rows at most.
-const BOOKKEEPING_ROWS: usize = 3;
 const POSITION_KEY: &[u8] = b"position";
 const MEMBERSHIP_KEY: &[u8] = b"membership";
 const CHECKPOINTS_KEY: &[u8] = b"checkpoints";
@@ -56,6 +55,8 @@ pub struct Position {
     pub checkpoints: Vec<Checkpoint>,
     /// The cluster's time, as its row in the tables has it.
     pub now_ms: Millis,
+    /// The scheduling round, as its row in the tables has it.
+    pub round: Round,
     /// The revision of callers and keys, as its row in the tables has it.
     pub access_revision: u64,
 }
@@ -67,7 +68,7 @@ impl Position {
     /// A row does not decode.
     pub fn take_note(&mut self, writes: &Overlay) -> Result<(), Fault> {
         if let Some(meta) = writes.written::<MetaTable>(&Single)? {
-            self.now_ms = meta.now_ms;
+            (self.now_ms, self.round) = (meta.now_ms, meta.round);
         }
         if let Some(access) = writes.written::<AccessMetaTable>(&Single)? {
             self.access_revision = access.revision;
@@ -102,39 +103,6 @@ pub struct StateDb {
     home: Arc<Home>,
 }
 
-/// A database and its directory. The database closes before the directory goes.
-pub(super) struct Home {
-    pub(super) db: Arc<dyn Database>,
-    /// Belongs to whoever applies; nobody else asks, so the lock is always free.
-    recent: Mutex<Recent>,
-    dir: Retirable,
-}
-
-impl Home {
-    /// The directory.
-    pub(super) fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    fn recent(&self) -> MutexGuard<'_, Recent> {
-        // Nothing that holds this lock can panic half-way through a change.
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A row as the next apply finds it, by full key.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
-        let mut recent = self.recent();
-        if let Some(value) = recent.get(key) {
-            return Ok(Some(value));
-        }
-        let stored = self.db.get(key).map_err(Fault::database("read", self.path()))?;
-        if let Some(value) = &stored {
-            recent.keep(key.to_vec(), value.clone());
-        }
-        Ok(stored)
-    }
-}
-
 impl StateDb {
     /// Opens the database in `dir`, which may be empty.
     ///
@@ -142,13 +110,25 @@ impl StateDb {
     /// IO, or a damaged database.
     pub fn open(dir: &Path, engine: &dyn Engine) -> Result<StateDb, Fault> {
         let db = engine.open(dir, Purpose::State).map_err(Fault::database("open", dir))?;
-        let home = Home { db, recent: Mutex::new(Recent::new()), dir: Retirable::new(dir.to_path_buf()) };
-        Ok(StateDb { home: Arc::new(home) })
+        let state = StateDb { home: Arc::new(Home::new(db, dir)) };
+        state.home.begin_at(Stamp::from(&state.position()?));
+        Ok(state)
     }
 
-    /// The database itself, for checkpoints.
-    pub fn raw(&self) -> &dyn Database {
+    /// The database itself.
+    #[cfg(test)]
+    pub fn raw(&self) -> &dyn crate::engine::Database {
         &*self.home.db
+    }
+
+    /// Makes a copy of the database as of the last apply in a new directory `to`. Nobody may apply meanwhile.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn checkpoint(&self, to: &Path) -> Result<(), Fault> {
+        self.write_out()?;
+        // Whoever wants a view does not wait for the copy: nothing is held until the next apply.
+        self.home.db.checkpoint(to).map_err(Fault::database("take a checkpoint of", self.path()))
     }
 
     /// Its directory.
@@ -166,7 +146,7 @@ impl StateDb {
         Overlay::new(Arc::clone(&self.home), position.digest)
     }
 
-    /// Where it stands.
+    /// Where it stands, as a start finds it.
     ///
     /// # Errors
     /// IO or corruption.
@@ -186,49 +166,60 @@ impl StateDb {
             checkpoints: self.read(CHECKPOINTS_KEY, Schema::Checkpoints)?.unwrap_or_default(),
             ..Position::default()
         };
-        let rows = self.view(&position);
-        position.now_ms = query::meta(&rows)?.now_ms;
+        let rows = self.view()?;
+        let meta = query::meta(&rows)?;
+        (position.now_ms, position.round) = (meta.now_ms, meta.round);
         position.access_revision = query::access_meta(&rows)?.revision;
         Ok(position)
     }
 
-    /// Writes what entries changed together with where the database then stands, in one batch.
+    /// Takes over what entries changed together with where the tables then stand. All of it is written in one batch, now
+    /// or later.
     ///
     /// # Errors
-    /// IO. Nothing of the batch has been written then, and the database must not be used any more.
-    pub fn commit(&self, writes: Overlay, position: &Position, what: Changed) -> Result<(), Fault> {
-        let mut batch = writes.batch(BOOKKEEPING_ROWS);
+    /// IO. The database must not be used any more then.
+    pub fn commit(&self, applied: Overlay, position: &Position, what: Changed) -> Result<(), Fault> {
+        let mut writes = applied.into_writes();
         let stored = StoredPosition {
             applied: position.applied.as_ref().map(StoredLogId::from),
             digest: position.digest,
         };
         if !is_on(Mutant::PositionApart) || position.index().is_multiple_of(2) {
-            put(&mut batch, POSITION_KEY, Schema::StateMeta, &stored)?;
+            put(&mut writes, POSITION_KEY, Schema::StateMeta, &stored)?;
         }
         if what.membership {
             let stored = StoredMembership::from(&position.membership);
-            put(&mut batch, MEMBERSHIP_KEY, Schema::Membership, &stored)?;
+            put(&mut writes, MEMBERSHIP_KEY, Schema::Membership, &stored)?;
         }
         if what.checkpoints {
-            put(&mut batch, CHECKPOINTS_KEY, Schema::Checkpoints, &position.checkpoints)?;
+            put(&mut writes, CHECKPOINTS_KEY, Schema::Checkpoints, &position.checkpoints)?;
         }
-        self.home.db.write(&batch, Durability::Buffered).map_err(Fault::database("write", self.path()))?;
-        drop(batch);
-        let mut recent = self.home.recent();
-        for (key, value) in writes.into_writes() {
-            recent.written(key, value);
-        }
-        Ok(())
+        self.home.hold(writes, Stamp::from(position))
     }
 
-    /// A view of what it holds now.
-    pub fn view(&self, position: &Position) -> View {
-        View::of(&self.home, position)
+    /// Writes what is held.
+    ///
+    /// # Errors
+    /// IO.
+    pub fn write_out(&self) -> Result<(), Fault> {
+        self.home.with_all_written(|_| ())
+    }
+
+    /// The tables as of the last apply.
+    ///
+    /// # Errors
+    /// IO: what is held was to be written first.
+    pub fn view(&self) -> Result<View, Fault> {
+        self.home.with_all_written(|stamp| View::of(&self.home, stamp))
+    }
+
+    /// What stands for a view that could not be had because of `fault`: every read of it fails.
+    pub fn broken_view(&self, fault: &Fault) -> View {
+        View::broken(&self.home, self.home.stamp(), fault)
     }
 
     fn read<T: for<'de> Deserialize<'de>>(&self, key: &[u8], schema: Schema) -> Result<Option<T>, Fault> {
-        let bytes =
-            self.home.db.get(&full_key(BOOKKEEPING, key)).map_err(Fault::database("read", self.path()))?;
+        let bytes = self.home.get(&full_key(BOOKKEEPING, key))?;
         bytes
             .map(|bytes| codec::decode(schema, &bytes))
             .transpose()
@@ -245,8 +236,8 @@ pub struct Changed {
     pub checkpoints: bool,
 }
 
-fn put<T: Serialize>(batch: &mut WriteBatch<'_>, key: &[u8], schema: Schema, value: &T) -> Result<(), Fault> {
-    let bytes = codec::encode(schema, value).map_err(Fault::codec("the position to be written"))?;
-    batch.put(full_key(BOOKKEEPING, key), bytes);
+fn put<T: Serialize>(writes: &mut Writes, key: &[u8], schema: Schema, value: &T) -> Result<(), Fault> {
+    let value = codec::encode(schema, value).map_err(Fault::codec("the position to be written"))?;
+    writes.set(full_key(BOOKKEEPING, key), Written { value: Some(value), new: false });
     Ok(())
 }

@@ -21,6 +21,7 @@ async fn tamper(cluster: &Cluster, slot: u64) {
     let mut position = state.position().unwrap();
     position.digest ^= 1;
     state.commit(state.overlay(&position), &position, Default::default()).unwrap();
+    state.view().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
