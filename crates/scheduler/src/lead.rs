@@ -9,6 +9,7 @@ mod fires;
 mod fresh;
 mod graph;
 mod jobs;
+mod late;
 mod live;
 mod load;
 mod parcel;
@@ -38,6 +39,7 @@ use crate::options::Options;
 
 use fresh::FreshTasks;
 use graph::GraphWork;
+use late::LateView;
 use load::Window;
 use work::Done;
 
@@ -66,10 +68,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// Nothing outlives the leadership, the time of an uncommitted wall clock neither.
     pub(crate) fn forget_the_time(&self) {
-        // Tables that cannot be read stop the node elsewhere.
-        if let Ok(meta) = query::meta(&self.store.view()) {
-            self.clock.forget(meta.now_ms);
-        }
+        self.clock.forget(self.store.stamp().now_ms);
     }
 
     fn now(&self) -> Now {
@@ -167,7 +166,7 @@ impl<'a> Leader<'a> {
         // granted is in the tables by now, and stays granted until somebody reports.
         let events = shared.store.events();
         // An earlier leader's clock may have been ahead of ours: the cluster's time goes on from there.
-        shared.clock.raise_to(query::meta(&shared.store.view())?.now_ms);
+        shared.clock.raise_to(shared.store.stamp().now_ms);
         let now = shared.now();
         let (finished, done) = mpsc::unbounded_channel();
         let mut leader = Leader {
@@ -242,7 +241,7 @@ impl<'a> Leader<'a> {
         self.load_window()?;
         let due = self.core.next_due(now);
         if !due.is_empty() {
-            let (view, mut specs) = (self.shared.store.view(), rows::Specs::default());
+            let (view, mut specs) = (LateView::of(&self.shared.store), rows::Specs::default());
             for shard in due {
                 let candidate = match self.fresh.candidate(shard) {
                     Some(candidate) => Some(candidate),

@@ -10,6 +10,7 @@ use orloj_raft_store::{Applied, Fault, ProposeError};
 use tracing::{debug, warn};
 
 use super::jobs::Looked;
+use super::late::LateView;
 use super::work::Done;
 use super::{Ended, Leader, lost_or_again, rows};
 use crate::core::{After, Duty, Now};
@@ -34,7 +35,7 @@ impl Leader<'_> {
     /// A batch has been looked at: what it proposes goes out, with grants of the tasks that it makes.
     pub(super) fn looked(&mut self, looked: Result<Looked, Fault>, now: Now) -> Result<(), Ended> {
         let Looked { settled, proposing, planned } = looked?;
-        let view = self.shared.store.view();
+        let view = LateView::of(&self.shared.store);
         let mut specs: HashMap<TaskId, Arc<TaskSpec>> = HashMap::new();
         for task in planned.iter().filter_map(|planned| planned.task.as_ref()) {
             rows::know_limit(&mut self.core, &view, &task.spec)?;

@@ -13,6 +13,7 @@ use orloj_model::tables::Read;
 use orloj_model::{Command, Refusal, Reply, query};
 use tracing::warn;
 
+use super::late::LateView;
 use super::{Ended, Leader, PAGE};
 use crate::core::Step;
 
@@ -89,7 +90,7 @@ impl Leader<'_> {
         if self.graph.is_empty() {
             return Ok(());
         }
-        let view = self.shared.store.view();
+        let view = LateView::of(&self.shared.store);
         let random = Arc::clone(&self.shared.random);
         let (mut commands, mut makes, room) = (Vec::new(), 0, self.graph.room());
         // What is left has its turn when these have been applied.

@@ -84,13 +84,15 @@ impl Leader<'_> {
         self.spawn(async move {
             let mut attempts = Vec::with_capacity(leases.len());
             let mut pushed = Vec::with_capacity(leases.len());
+            // One for all: every one of them is granted by now.
+            let mut view = None;
             for (lease, fresh) in leases.iter().zip(fresh) {
                 let dispatch = match fresh {
                     Some(fresh) => Ok(Some(rows::first_dispatch(lease, &fresh))),
                     None => {
                         // It may read some megabytes of what its parents returned: others get the thread in between.
                         tokio::task::yield_now().await;
-                        rows::dispatch(&store.view(), lease)
+                        rows::dispatch(view.get_or_insert_with(|| store.view()), lease)
                     }
                 };
                 match dispatch {
