@@ -1,7 +1,8 @@
 //! Committed entries applied to the tables.
 //!
 //! One call is one commit to the state database (several when it is very large), with the applied position in it.
-//! Proposers are answered, views published and events sent after the commit, never before.
+//! Proposers are answered and events sent after the commit, never before; a view that is taken meanwhile may be ahead of
+//! both.
 
 use std::sync::Arc;
 

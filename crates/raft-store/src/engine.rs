@@ -75,6 +75,12 @@ pub trait Engine: Send + Sync + 'static {
     /// Whether nobody ever writes to a checkpoint's file of this name again, also when a database is opened
     /// on it, so that it may be linked instead of copied.
     fn is_immutable(&self, file: &str) -> bool;
+
+    /// So many bytes of rows of the state database are worth a write of their own. Less is held in memory, until
+    /// somebody wants to read it.
+    fn worth_a_write(&self) -> usize {
+        3 << 19
+    }
 }
 
 /// An open database. It closes when the last handle and the last [`Snapshot`] are gone.

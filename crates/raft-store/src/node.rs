@@ -312,7 +312,7 @@ impl Node {
         if tokio::time::timeout(CLOSE_WAIT, gone).await.is_err() {
             tracing::warn!("the state machine is still at work");
         }
-        // The next start has nothing to apply again then.
+        // So that the next start has little to apply again.
         let published = Arc::clone(&self.published);
         if let Err(fault) = blocking(&*self.runner, move || published.write_out()).await {
             tracing::warn!(%fault, "what was applied last is applied again by the next start");

@@ -82,7 +82,10 @@ impl View {
 
     /// Tables that could not be written: nothing can be read of them, not even that it is not there.
     fn broken(home: &Arc<Home>, stamp: Stamp, fault: &Fault) -> View {
-        let pinned = Err(fault.to_string().into());
+        let pinned = Err(match fault {
+            Fault::Unwritten(reason) => Arc::clone(reason),
+            other => other.to_string().into(),
+        });
         View { cut: Arc::new(Cut { pinned, home: Arc::clone(home), stamp }) }
     }
 

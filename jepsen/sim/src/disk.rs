@@ -25,6 +25,9 @@ const MARKER: &str = "DATABASE";
 /// The file of a checkpoint.
 const CHECKPOINT: &str = "rows.table";
 
+/// Bytes of applied rows that a replica writes to its state database by themselves: each entry, now and then, or next to
+/// never.
+const WORTH_A_WRITE: [usize; 4] = [0, 4 << 10, 64 << 10, 1 << 20];
 /// What a disk takes for a sync, in ms, shortest and longest.
 const SYNC_MS: (u64, u64) = (0, 3);
 /// A large disk with plenty of room, in bytes.
@@ -52,6 +55,7 @@ struct Core {
     tables: BTreeMap<u64, Arc<Table>>,
     temper: Temper,
     next: u64,
+    worth_a_write: usize,
 }
 
 /// The disk. Clones stand for the same.
@@ -63,7 +67,8 @@ pub struct Disk {
 impl Disk {
     /// An empty disk.
     pub fn new(rng: Rng) -> Disk {
-        let core = Core { rng, tables: BTreeMap::new(), temper: Temper::default(), next: 1 };
+        let worth_a_write = rng.split("worth").pick(&WORTH_A_WRITE).copied().unwrap_or_default();
+        let core = Core { rng, tables: BTreeMap::new(), temper: Temper::default(), next: 1, worth_a_write };
         Disk { core: Arc::new(Mutex::new(core)) }
     }
 
@@ -160,6 +165,10 @@ impl Engine for Disk {
 
     fn is_immutable(&self, file: &str) -> bool {
         file == CHECKPOINT
+    }
+
+    fn worth_a_write(&self) -> usize {
+        self.lock().worth_a_write
     }
 }
 

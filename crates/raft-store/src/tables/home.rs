@@ -2,7 +2,7 @@
 //!
 //! An apply does not write to the database: its rows are held here, for all reads to find, until they have become many
 //! or somebody wants a [`View`](super::View). A task is granted, starts and ends within moments, so that most of its rows
-//! change several times before they are written, and those that only its start and its end have in common never are.
+//! change several times before they are written, and index entries that come and go meanwhile are never written at all.
 //! A process that is killed loses what is held, with the position that goes with it; the log has it, and it is applied
 //! again. The log is purged behind a snapshot alone, and a snapshot begins by writing what is held.
 
@@ -18,10 +18,9 @@ use crate::engine::{Database, Durability};
 use crate::error::Fault;
 use crate::files::Retirable;
 
-/// Held rows that have become so large are written, in bytes.
-const HELD_BYTES: usize = 1 << 20;
-/// So are those that have changed so often that a start would have much to apply again: bytes of all that was written to them.
-const TAKEN_BYTES: usize = 8 << 20;
+/// Rows that keep changing are written as well: when so many times as much has gone into them as is [worth a
+/// write](crate::engine::Engine::worth_a_write), so that a start has not much to apply again.
+const CHANGES: usize = 8;
 
 /// What the tables say of themselves at one applied index, in front of any row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,6 +53,8 @@ impl From<&Position> for Stamp {
 pub(super) struct Home {
     pub(super) db: Arc<dyn Database>,
     memory: Mutex<Memory>,
+    /// Bytes of held rows that are written.
+    worth: usize,
     pub(super) dir: Retirable,
 }
 
@@ -68,10 +69,10 @@ struct Memory {
 }
 
 impl Home {
-    pub(super) fn new(db: Arc<dyn Database>, dir: &Path) -> Home {
+    pub(super) fn new(db: Arc<dyn Database>, dir: &Path, worth: usize) -> Home {
         let memory =
             Memory { held: Writes::default(), recent: Recent::new(), stamp: Stamp::default(), failed: None };
-        Home { db, memory: Mutex::new(memory), dir: Retirable::new(dir.to_path_buf()) }
+        Home { db, memory: Mutex::new(memory), worth, dir: Retirable::new(dir.to_path_buf()) }
     }
 
     /// The directory.
@@ -116,7 +117,8 @@ impl Home {
         let access = memory.stamp.access_revision != stamp.access_revision;
         memory.held.take(applied);
         memory.stamp = stamp;
-        match access || memory.held.bytes() >= HELD_BYTES || memory.held.taken() >= TAKEN_BYTES {
+        let (bytes, taken) = (memory.held.bytes(), memory.held.taken());
+        match access || bytes >= self.worth || taken >= self.worth.saturating_mul(CHANGES) {
             true => self.write_out(memory),
             false => Ok(()),
         }

@@ -58,7 +58,7 @@ fn many_rows_are_written_though_nobody_asks() {
     while stored(state.raw()) == 0 {
         index += 1;
         assert!(index <= 11, "a megabyte is held");
-        apply(&state, index, HELD_BYTES / 10).unwrap();
+        apply(&state, index, Rocks.worth_a_write() / 10).unwrap();
     }
     assert!(index > 1, "the first row was written at once");
 }
@@ -72,7 +72,7 @@ fn one_row_that_changes_for_ever_is_written_now_and_then() {
         index += 1;
         assert!(index <= 17, "eight megabytes are to be applied again");
         let mut overlay = state.overlay(&at(index));
-        overlay.put_raw(TableId::Shard, vec![1], vec![7; TAKEN_BYTES / 16]).unwrap();
+        overlay.put_raw(TableId::Shard, vec![1], vec![7; Rocks.worth_a_write() / 2]).unwrap();
         state.commit(overlay, &at(index), Changed::default()).unwrap();
     }
     assert!(index > 8, "it was written at once");
@@ -168,7 +168,8 @@ fn where_the_disk_takes_nothing_more_nothing_is_said_to_be_missing() {
         engine.0.store(!room, Ordering::SeqCst);
         let broken = published.view();
         let error = broken.get_raw(TableId::Due, &1_u64.to_be_bytes()).unwrap_err().to_string();
-        assert!(error.contains("no space is left"), "{error}");
+        assert_eq!(error.matches("no space is left").count(), 1, "{error}");
+        assert_eq!(error.matches("have stopped").count(), 1, "{error}");
         assert!(broken.range_raw(TableId::Due, &[], &[u8::MAX], 1).is_err());
         let error = apply(&state, 2, 10).unwrap_err().to_string();
         assert!(error.contains("no space is left"), "{error}");

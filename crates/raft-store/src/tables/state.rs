@@ -110,7 +110,7 @@ impl StateDb {
     /// IO, or a damaged database.
     pub fn open(dir: &Path, engine: &dyn Engine) -> Result<StateDb, Fault> {
         let db = engine.open(dir, Purpose::State).map_err(Fault::database("open", dir))?;
-        let state = StateDb { home: Arc::new(Home::new(db, dir)) };
+        let state = StateDb { home: Arc::new(Home::new(db, dir, engine.worth_a_write())) };
         state.home.begin_at(Stamp::from(&state.position()?));
         Ok(state)
     }

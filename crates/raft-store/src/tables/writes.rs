@@ -7,7 +7,7 @@ use std::ops::Bound;
 use crate::engine::WriteBatch;
 
 /// What a row costs beside its bytes, roughly: its place in the tree and two allocations.
-const ROW_OVERHEAD: usize = 64;
+const ROW_OVERHEAD: usize = 128;
 
 /// What has become of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]

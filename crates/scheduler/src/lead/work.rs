@@ -84,7 +84,8 @@ impl Leader<'_> {
         self.spawn(async move {
             let mut attempts = Vec::with_capacity(leases.len());
             let mut pushed = Vec::with_capacity(leases.len());
-            // One for all: every one of them is granted by now.
+            // One for all: each of them was granted before this began, so that it shows them all. A lease that it did not
+            // show would never be pushed.
             let mut view = None;
             for (lease, fresh) in leases.iter().zip(fresh) {
                 let dispatch = match fresh {
@@ -105,6 +106,8 @@ impl Leader<'_> {
                     Err(fault) => return Done::Broken(fault),
                 }
             }
+            // Whoever is slow to answer does not keep old rows on the disk.
+            drop(view);
             if attempts.is_empty() {
                 let ack = RunAck { verdicts: Vec::new(), refusal: None, free_slots: 0, free_places: 0 };
                 return Done::Pushed(executor, pushed, Ok(ack));
