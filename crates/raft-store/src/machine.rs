@@ -148,7 +148,7 @@ impl Published {
     }
 
     /// The tables are in another database from now on.
-    fn replace(&self, state: &StateDb) {
+    pub(crate) fn replace(&self, state: &StateDb) {
         self.state.store(Arc::new(state.clone()));
     }
 

@@ -27,9 +27,12 @@ use orloj_model::time::{ClusterClock, ManualClock};
 use orloj_model::{Command, Reply};
 use tempfile::TempDir;
 
+use crate::codec::{self, Schema};
 use crate::config::{Options, SeedMember, SnapshotOptions, Timing};
 use crate::disk::Probe;
+use crate::engine::rocks::Rocks;
 use crate::status::NodeStatus;
+use crate::tables::StateDb;
 use crate::transport::{RpcEnvelope, RpcKind, Transport, TransportError};
 use crate::types::Member;
 use crate::{Applied, Environment, OpenError, ProposeError, Store};
@@ -98,6 +101,20 @@ struct Cluster {
     next_task: AtomicU64,
     /// The clocks that nodes were opened with.
     clocks: BTreeMap<u64, Arc<ManualClock>>,
+}
+
+/// The state database of a node that has stopped, once that is closed.
+async fn state_of(cluster: &Cluster, slot: u64) -> StateDb {
+    let root = cluster.dir(slot).join("state");
+    let pointer = std::fs::read(root.join("current")).unwrap();
+    let number: u64 = codec::decode(Schema::StatePointer, &pointer).unwrap();
+    let mut opened = None;
+    eventually("a closed database", async || {
+        opened = StateDb::open(&root.join(format!("{number:04}")), &Rocks).ok();
+        opened.is_some()
+    })
+    .await;
+    opened.unwrap()
 }
 
 fn address(slot: u64) -> String {

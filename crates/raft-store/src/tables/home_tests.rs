@@ -99,6 +99,22 @@ fn a_checkpoint_has_what_is_held() {
     assert_eq!((copy.position().unwrap().index(), stored(copy.raw())), (1, 1));
 }
 
+#[test]
+fn a_database_that_was_replaced_closes_with_its_last_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let [before, after] = ["before", "after"].map(|name| dir.path().join(name));
+    let old = StateDb::open(&before, &Rocks).unwrap();
+    let published = Published::new(&old, &at(0), Faults::new());
+    assert_eq!(published.view().applied(), 0);
+    let new = StateDb::open(&after, &Rocks).unwrap();
+    apply(&new, 5, 10).unwrap();
+    published.replace(&new);
+    published.advance(&at(5), true);
+    drop(old);
+    StateDb::open(&before, &Rocks).expect("nobody reads the old database any more");
+    assert_eq!(published.view().applied(), 5);
+}
+
 /// A database whose disk is full from some moment on.
 struct Full {
     database: Arc<dyn Database>,

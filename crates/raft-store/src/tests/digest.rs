@@ -1,27 +1,15 @@
 //! A node whose tables differ from the majority's stops.
 
 use super::*;
-use crate::codec::{self, Schema};
-use crate::engine::rocks::Rocks;
 use crate::status::{NodeState, Role};
-use crate::tables::StateDb;
 
 /// Changes the running digest in a stopped node's database, as a fault of its memory or of `apply` would.
 async fn tamper(cluster: &Cluster, slot: u64) {
-    let root = cluster.dir(slot).join("state");
-    let pointer = std::fs::read(root.join("current")).unwrap();
-    let number: u64 = codec::decode(Schema::StatePointer, &pointer).unwrap();
-    let mut opened = None;
-    eventually("a closed database", async || {
-        opened = StateDb::open(&root.join(format!("{number:04}")), &Rocks).ok();
-        opened.is_some()
-    })
-    .await;
-    let state = opened.unwrap();
+    let state = state_of(cluster, slot).await;
     let mut position = state.position().unwrap();
     position.digest ^= 1;
     state.commit(state.overlay(&position), &position, Default::default()).unwrap();
-    state.view().unwrap();
+    state.write_out().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

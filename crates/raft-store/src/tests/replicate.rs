@@ -253,3 +253,15 @@ fn now_ms(store: &Store) -> i64 {
     assert_eq!(view.stamp().now_ms, row);
     row
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stopped_in_good_order_has_nothing_to_apply_again() {
+    let mut cluster = Cluster::new().boot().await;
+    cluster.put_many(5).await;
+    cluster.level().await;
+    let slot = cluster.leader().await % 3 + 1;
+    let applied = status(&cluster.store(slot)).applied;
+    cluster.stop(slot).await;
+    let found = state_of(&cluster, slot).await.position().unwrap().index();
+    assert!(found >= applied, "it was at {applied}, and starts at {found}");
+}
