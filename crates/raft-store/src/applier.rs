@@ -15,7 +15,7 @@ use orloj_model::{Batch, Clock};
 use crate::codec::{self, Schema};
 use crate::error::Fault;
 use crate::events::AppliedEvents;
-use crate::machine::Published;
+use crate::published::Published;
 use crate::tables::{Changed, Overlay, Position, StateDb};
 use crate::types::{Entry, LogId, LoggedMembership, Payload, Replies, TypeConfig};
 

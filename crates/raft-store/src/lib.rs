@@ -46,6 +46,7 @@ pub mod message;
 mod node;
 pub mod peer;
 pub mod proposer;
+pub mod published;
 mod pulse;
 mod receive;
 mod report;

@@ -8,7 +8,7 @@ use super::*;
 use crate::engine::rocks::Rocks;
 use crate::engine::{Cursor, Engine, EngineError, Purpose, Snapshot, WriteBatch};
 use crate::faults::Faults;
-use crate::machine::Published;
+use crate::published::Published;
 use crate::tables::{Changed, StateDb};
 use crate::types::{LeaderId, LogId};
 
