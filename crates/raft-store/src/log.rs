@@ -45,7 +45,7 @@ use crate::types::{Entry, Flushed, LogId, LogState, TypeConfig, Vote};
 /// Bytes in memory of the newest entries, which stay there unless told otherwise. Followers that are less
 /// than this behind, and apply, never read the log from disk. A replica that takes many
 /// submissions keeps all of it, and is to stay small with a hundred thousand tasks.
-pub const TAIL_BYTES: usize = 24 << 20;
+pub const TAIL_BYTES: usize = 16 << 20;
 
 const DATABASE: &str = "db";
 const GUARD: &str = "guard";
