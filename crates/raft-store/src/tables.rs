@@ -5,6 +5,7 @@
 //! atomic, a checkpoint needs one flush, and no table holds back the log of another. The group is 0 until
 //! several Raft groups share a node. Table 0 is the store's own bookkeeping (see [`state`]).
 
+mod floors;
 mod home;
 mod overlay;
 mod recent;

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use orloj_model::id::{Millis, Round};
 
+use super::floors::Floors;
 use super::recent::Recent;
 use super::state::Position;
 use super::writes::Writes;
@@ -62,6 +63,7 @@ pub(super) struct Home {
 struct Memory {
     held: Writes,
     recent: Recent,
+    floors: Floors,
     /// Where the tables stand, with what is held.
     stamp: Stamp,
     /// Why the database took no write, once it has not. It is not asked again.
@@ -70,8 +72,13 @@ struct Memory {
 
 impl Home {
     pub(super) fn new(db: Arc<dyn Database>, dir: &Path, worth: usize) -> Home {
-        let memory =
-            Memory { held: Writes::default(), recent: Recent::new(), stamp: Stamp::default(), failed: None };
+        let memory = Memory {
+            held: Writes::default(),
+            recent: Recent::new(),
+            floors: Floors::default(),
+            stamp: Stamp::default(),
+            failed: None,
+        };
         Home { db, memory: Mutex::new(memory), worth, dir: Retirable::new(dir.to_path_buf()) }
     }
 
@@ -106,17 +113,22 @@ impl Home {
         look(&self.memory().held)
     }
 
+    /// Where the queues begin, for an apply, which gives it back with what it has written.
+    pub(super) fn take_floors(&self) -> Floors {
+        std::mem::take(&mut self.memory().floors)
+    }
+
     /// Holds what has been applied; `stamp` is where the tables stand with it. Where callers or their keys have changed, it is
     /// written at once: a process that is killed does not believe a disabled key when it comes back.
     ///
     /// # Errors
     /// IO, where something was to be written, now or before.
-    pub(super) fn hold(&self, applied: Writes, stamp: Stamp) -> Result<(), Fault> {
+    pub(super) fn hold(&self, (applied, floors): (Writes, Floors), stamp: Stamp) -> Result<(), Fault> {
         let memory = &mut *self.memory();
         memory.check()?;
         let access = memory.stamp.access_revision != stamp.access_revision;
         memory.held.take(applied);
-        memory.stamp = stamp;
+        (memory.floors, memory.stamp) = (floors, stamp);
         let (bytes, taken) = (memory.held.bytes(), memory.held.taken());
         match access || bytes >= self.worth || taken >= self.worth.saturating_mul(CHANGES) {
             true => self.write_out(memory),

@@ -1,5 +1,6 @@
 //! The tables while entries are applied: what was applied before with the writes of this apply on top.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use orloj_model::key::TableKey as _;
@@ -7,6 +8,7 @@ use orloj_model::tables::{RawRow, Read, Table, TableId, Write};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::floors::Floors;
 use super::writes::{Writes, Written, layered};
 use super::{Home, PREFIX, by_key, decode_row, full_key};
 use crate::codec::{self, Schema};
@@ -17,13 +19,16 @@ use crate::error::Fault;
 pub struct Overlay {
     base: Arc<Home>,
     writes: Writes,
+    /// Of both.
+    floors: RefCell<Floors>,
     digest: u64,
 }
 
 impl Overlay {
     /// No writes yet, over tables whose running digest is `digest`.
     pub(super) fn new(base: Arc<Home>, digest: u64) -> Self {
-        Overlay { base, writes: Writes::default(), digest }
+        let floors = RefCell::new(base.take_floors());
+        Overlay { base, writes: Writes::default(), floors, digest }
     }
 
     /// Bytes of keys and values written so far, repeated writes counted each time.
@@ -42,9 +47,17 @@ impl Overlay {
         }
     }
 
-    /// Every write.
-    pub(super) fn into_writes(self) -> Writes {
-        self.writes
+    /// Every write, and where the queues begin with them.
+    pub(super) fn into_parts(self) -> (Writes, Floors) {
+        (self.writes, self.floors.into_inner())
+    }
+
+    fn write(&mut self, table: TableId, key: &[u8], written: Written) {
+        let key = full_key(table as u8, key);
+        if written.value.is_some() {
+            self.floors.get_mut().written(table, &key);
+        }
+        self.writes.set(key, written);
     }
 }
 
@@ -63,13 +76,21 @@ impl Read for Overlay {
         if from >= to || limit == 0 {
             return Ok(Vec::new());
         }
-        self.base.with_held(|held| {
-            let mut stored = self.base.db.scan(&from, &to);
-            let written = layered(held.range(&from, &to), self.writes.range(&from, &to));
+        let mut floors = self.floors.borrow_mut();
+        let first = floors.first(table, &from);
+        if first >= to.as_slice() {
+            return Ok(Vec::new());
+        }
+        let rows = self.base.with_held(|held| {
+            let mut stored = self.base.db.scan(first, &to);
+            let written = layered(held.range(first, &to), self.writes.range(first, &to));
             let rows = merge(&mut *stored, written, limit);
             stored.status().map_err(Fault::database("read", self.base.path()))?;
             Ok(rows)
-        })
+        })?;
+        let first = rows.first().map(|(key, _)| full_key(table as u8, key));
+        floors.found(table, &from, first.as_deref().unwrap_or(&to));
+        Ok(rows)
     }
 
     fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<V, Fault> {
@@ -114,18 +135,18 @@ fn merge<'a>(
 
 impl Write for Overlay {
     fn put_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Fault> {
-        self.writes.set(full_key(table as u8, &key), Written { value: Some(value), new: false });
+        self.write(table, &key, Written { value: Some(value), new: false });
         Ok(())
     }
 
     fn insert_raw(&mut self, table: TableId, key: Vec<u8>, value: Vec<u8>) -> Result<(), Fault> {
         debug_assert_eq!(self.get_raw(table, &key)?, None, "{table:?} has a row at {key:?} already");
-        self.writes.set(full_key(table as u8, &key), Written { value: Some(value), new: true });
+        self.write(table, &key, Written { value: Some(value), new: true });
         Ok(())
     }
 
     fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Fault> {
-        self.writes.set(full_key(table as u8, &key), Written { value: None, new: false });
+        self.write(table, &key, Written { value: None, new: false });
         Ok(())
     }
 

@@ -179,7 +179,7 @@ impl StateDb {
     /// # Errors
     /// IO. The database must not be used any more then.
     pub fn commit(&self, applied: Overlay, position: &Position, what: Changed) -> Result<(), Fault> {
-        let mut writes = applied.into_writes();
+        let (mut writes, floors) = applied.into_parts();
         let stored = StoredPosition {
             applied: position.applied.as_ref().map(StoredLogId::from),
             digest: position.digest,
@@ -194,7 +194,7 @@ impl StateDb {
         if what.checkpoints {
             put(&mut writes, CHECKPOINTS_KEY, Schema::Checkpoints, &position.checkpoints)?;
         }
-        self.home.hold(writes, Stamp::from(position))
+        self.home.hold((writes, floors), Stamp::from(position))
     }
 
     /// Writes what is held.
