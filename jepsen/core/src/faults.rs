@@ -137,7 +137,7 @@ fn without_leader(history: &History) -> Vec<(u64, u64)> {
 }
 
 /// The leader knows of a slot that was freed, and has filled it, within so many ms.
-const SLOT_FILLED_MS: u64 = 300;
+pub const SLOT_FILLED_MS: u64 = 300;
 
 /// The slots of the executors that write their own history.
 #[derive(Default)]

@@ -1,6 +1,8 @@
 //! D5: attempts are numbered without gaps and no more than were asked for. D6: retries keep their distance.
 
-use super::Options;
+use std::collections::BTreeMap;
+
+use super::{Options, limits};
 use crate::attempts::{Life, Tasks, Try};
 use crate::clocks::Clocks;
 use crate::event::{AttemptRow, FinalTask, Submit};
@@ -112,8 +114,8 @@ fn failed_for_good(one: &Try<'_>) -> bool {
 }
 
 /// D6. An attempt after a failure or a loss arrives no sooner than its backoff (or what the handler asked
-/// for), less one tick; and, when nothing disturbed the cluster and nothing waited for slots, no later than
-/// that and the lateness that is allowed; and amid faults no later than the bound on waiting, not counting the
+/// for), less one tick; and, when nothing disturbed the cluster and nothing waited for slots or until its job
+/// may run another task, no later than that and the lateness that is allowed; and amid faults no later than the bound on waiting, not counting the
 /// time in which they were in force. What ended by a report is measured by the monotonic clock; what the
 /// leader declared, by the cluster's time in the table.
 pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
@@ -123,6 +125,7 @@ pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
     let calm = Calm {
         disturbed: disturbed(history, options, |_| true),
         busy: busy(history),
+        full: limits::full(&tasks, history),
         in_force: in_force(history),
     };
     let (mut looked_at, mut in_calm) = (0_u64, 0_u64);
@@ -141,7 +144,8 @@ pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
                     continue;
                 }
                 counted += 1;
-                let gap = Gap { one, after, wanted_ms: wanted_ms(request, counted, one) };
+                let full = life.job.and_then(|job| calm.full.get(job.job.as_str()));
+                let gap = Gap { one, after, wanted_ms: wanted_ms(request, counted, one), full };
                 looked_at += 1;
                 let judged = gap.too_soon(outcome, &clocks, options);
                 let judged = judged.or_else(|| gap.too_late(&calm, options, &mut in_calm));
@@ -156,9 +160,11 @@ pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
     vec![word]
 }
 
-struct Calm {
+struct Calm<'a> {
     disturbed: Spans,
     busy: Spans,
+    /// By job, when it ran as many tasks as it may.
+    full: BTreeMap<&'a str, Spans>,
     in_force: Spans,
 }
 
@@ -175,6 +181,8 @@ struct Gap<'a> {
     one: &'a Try<'a>,
     after: &'a Try<'a>,
     wanted_ms: u64,
+    /// When its job ran as many tasks as it may, where there is such a limit.
+    full: Option<&'a Spans>,
 }
 
 impl Gap<'_> {
@@ -206,12 +214,16 @@ impl Gap<'_> {
         })
     }
 
-    fn too_late(&self, calm: &Calm, options: &Options, judged: &mut u64) -> Option<(String, Vec<u64>)> {
+    fn too_late(&self, calm: &Calm<'_>, options: &Options, judged: &mut u64) -> Option<(String, Vec<u64>)> {
         let (acked, _) = self.one.answers.iter().find(|(_, acked)| acked.verdict == "accepted")?;
         let (recv, _) = self.after.receipts.first()?;
         let due_ns = acked.mono_ns + self.wanted_ms * MS;
         let late_ns = recv.mono_ns.saturating_sub(due_ns);
-        if calm.disturbed.touch(acked.mono_ns, recv.mono_ns) || calm.busy.touch(due_ns, recv.mono_ns) {
+        // Before it arrived: by arriving it may have taken the last slot.
+        let before = recv.mono_ns.saturating_sub(1);
+        let waited =
+            calm.busy.touch(due_ns, before) || self.full.is_some_and(|full| full.touch(due_ns, before));
+        if waited || calm.disturbed.touch(acked.mono_ns, recv.mono_ns) {
             let held_up_ns = calm.in_force.covered(due_ns, recv.mono_ns);
             let waited_ms = late_ns.saturating_sub(held_up_ns) / MS;
             return (waited_ms > options.starvation_ms).then(|| {

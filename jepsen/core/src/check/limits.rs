@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::{Options, rates};
 use crate::attempts::{Tasks, Try};
+use crate::faults::{SLOT_FILLED_MS, end_ns};
 use crate::history::History;
+use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
 
 /// D11. At no instant are more tasks of a job with executors than its limit. Of an attempt whose report was accepted the
@@ -48,6 +50,52 @@ pub fn running(history: &History, _: &Options) -> Vec<Judgement> {
     word.stat("at_the_limit", at_the_limit as f64);
     rates::judge(history, &mut word);
     vec![word]
+}
+
+/// For each job with a limit, the time in which so many of its tasks were with executors, and until the next one can have
+/// been let in. What is due then waits, and nobody is to blame. An attempt that lost its lease counts until its shard's next
+/// one arrived: by when the leader had given it up is not in the history.
+pub(super) fn full<'a>(tasks: &Tasks<'a>, history: &History) -> BTreeMap<&'a str, Spans> {
+    let mut jobs: BTreeMap<&str, (usize, Vec<Change<'_>>)> = BTreeMap::new();
+    for (task, life) in &tasks.by_id {
+        let Some((job, most)) = life.job.and_then(|job| Some((job, job.max_running?))) else { continue };
+        let (_, changes) =
+            jobs.entry(&job.job).or_insert((usize::try_from(most).unwrap_or(usize::MAX), Vec::new()));
+        for tries in life.shards().into_values() {
+            for (at, (_, one)) in tries.iter().enumerate() {
+                let Some((begin, _)) = one.accepted().next() else { continue };
+                let answered = one.answers.iter().find(|(_, answer)| answer.verdict == "accepted");
+                let end = answered.map(|(event, _)| event.mono_ns);
+                let next = tries.get(at + 1).and_then(|(_, next)| next.arrived_ns());
+                let end = end.or(next).unwrap_or(end_ns(history)).max(begin.mono_ns);
+                let change = |mono_ns, begins| Change { mono_ns, begins, task, event: begin.i };
+                changes.extend([change(begin.mono_ns, true), change(end, false)]);
+            }
+        }
+    }
+    jobs.into_iter().map(|(job, (most, changes))| (job, at_the_limit(most, changes))).collect()
+}
+
+fn at_the_limit(most: usize, mut changes: Vec<Change<'_>>) -> Spans {
+    changes.sort_unstable();
+    let mut running: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut since: Option<u64> = None;
+    let mut spans = Vec::new();
+    for change in changes {
+        match change.begins {
+            true => *running.entry(change.task).or_default() += 1,
+            false => leave(&mut running, change.task),
+        }
+        match (running.len() >= most, since) {
+            (true, None) => since = Some(change.mono_ns),
+            (false, Some(full)) => {
+                spans.push((full, change.mono_ns + SLOT_FILLED_MS * MS));
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    Spans::of(spans)
 }
 
 /// An attempt is at its executor, or has been reported. In this order: what ends goes first.
