@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use orloj_jepsen_core::check::Report;
 use orloj_jepsen_core::{History, Validity};
 use serde::{Deserialize, Serialize};
+use tracing::dispatcher::with_default;
 
 use crate::plan::Plan;
 use crate::run::{self, Outcome};
@@ -55,13 +56,14 @@ impl Single {
         };
         let dir = dir.context("cannot make a folder for the replicas")?;
         let (this, path) = (self.clone(), dir.path().to_owned());
+        let printer = self.log.as_deref().map(trace::printer);
         let (sender, ended) = mpsc::channel();
         std::thread::spawn(move || {
             entropy::seed(this.seed);
             let mut plan = Plan::expand(this.seed, this.seconds.saturating_mul(1_000));
             plan.keep(&this.only);
-            let outcome = match &this.log {
-                Some(filter) => trace::with(filter, || run::run(&plan, &path)),
+            let outcome = match &printer {
+                Some(printer) => with_default(printer, || run::run(&plan, &path)),
                 None => run::run(&plan, &path),
             };
             // Nobody listens any more when it was too late.
