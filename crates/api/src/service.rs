@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use orloj_model::id::{CallerId, NodeId};
+use orloj_model::id::{CallerId, NodeId, TaskIds};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_net::ClusterTls;
 use orloj_wire::clock::Clock;
@@ -83,7 +83,7 @@ pub struct Parts {
     pub leader: Arc<dyn Leader>,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Draws the ids of tasks.
+    /// Draws ids and secrets.
     pub random: Arc<dyn Random>,
     /// What is counted.
     pub metrics: Metrics,
@@ -103,6 +103,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) leader: Arc<dyn Leader>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: TaskIds,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) metrics: Metrics,
     pub(crate) outlook: Outlook,
@@ -174,6 +175,7 @@ impl Api {
             backend: parts.backend,
             leader: parts.leader,
             clock: parts.clock,
+            ids: TaskIds::new(Arc::clone(&parts.random)),
             random: parts.random,
             metrics: parts.metrics,
             outlook: parts.outlook,

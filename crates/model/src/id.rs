@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -161,15 +163,50 @@ pub type Round = u64;
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
 
-/// A task: 16 unguessable bytes, shown as `tsk_` and 22 characters of base64url without padding.
+/// A task: 16 bytes, shown as `tsk_` and 22 characters of base64url without padding. [`TaskIds`] draws them, so that nobody
+/// can guess one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId(pub [u8; 16]);
 
-impl TaskId {
+/// How many ids begin with the same bytes, see [`TaskIds`]. About as many tasks as one buffer of the database holds.
+const IDS_PER_BLOCK: u64 = 1 << 15;
+/// How many bytes those are.
+const BLOCK_BYTES: usize = 3;
+/// Where the number of a block stands in the word that is kept; below it, how many ids of it are left.
+const BLOCK_SHIFT: u32 = 32;
+
+/// Draws the ids of tasks that one process makes.
+///
+/// The first three bytes of an id are the number of a block of 32,768 ids, and the next block has the next number; the
+/// numbers begin anywhere. The other thirteen bytes are by chance. So tasks that are made together lie together in the
+/// tables, and each merge of the database's files rewrites little but new tasks: with ids all by chance it would rewrite
+/// every task that ever finished. Yet an id tells no time, and 104 bits of it cannot be guessed.
+pub struct TaskIds {
+    random: Arc<dyn Random>,
+    block: AtomicU64,
+}
+
+impl TaskIds {
+    /// Begins at a block by chance.
+    pub fn new(random: Arc<dyn Random>) -> TaskIds {
+        let first = random.up_to((1 << (8 * BLOCK_BYTES)) - 1);
+        TaskIds { random, block: AtomicU64::new(first << BLOCK_SHIFT | IDS_PER_BLOCK) }
+    }
+
     /// An id that cannot be guessed.
-    pub fn draw(random: &dyn Random) -> TaskId {
+    pub fn draw(&self) -> TaskId {
+        let next = |word: u64| {
+            let (block, left) = (word >> BLOCK_SHIFT, word & ((1 << BLOCK_SHIFT) - 1));
+            Some(if left > 1 { word - 1 } else { (block + 1) << BLOCK_SHIFT | IDS_PER_BLOCK })
+        };
+        // It takes part in nothing that another thread could see in another order.
+        let word = match self.block.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(word) | Err(word) => word,
+        };
         let mut bytes = [0; 16];
-        random.fill(&mut bytes);
+        self.random.fill(&mut bytes[BLOCK_BYTES..]);
+        let block = (word >> BLOCK_SHIFT).to_be_bytes();
+        bytes[..BLOCK_BYTES].copy_from_slice(&block[block.len() - BLOCK_BYTES..]);
         TaskId(bytes)
     }
 }
@@ -225,6 +262,8 @@ impl FromStr for TaskId {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -232,6 +271,31 @@ mod tests {
         let id = TaskId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
         assert_eq!(id.to_string(), "tsk_AAECAwQFBgcICQoLDA0ODw");
         assert_eq!("tsk_AAECAwQFBgcICQoLDA0ODw".parse(), Ok(id));
+    }
+
+    #[test]
+    fn ids_that_are_drawn_together_begin_alike_and_are_by_chance_behind_that() {
+        let ids = TaskIds::new(Arc::new(crate::random::SeededRandom::new(7)));
+        let drawn: Vec<TaskId> = (0..3 * IDS_PER_BLOCK).map(|_| ids.draw()).collect();
+        let block = |id: &TaskId| u32::from_be_bytes([0, id.0[0], id.0[1], id.0[2]]);
+        for (at, block_of_ids) in (0..).zip(drawn.chunks(IDS_PER_BLOCK as usize)) {
+            let number = (block(&drawn[0]) + at) % (1 << 24);
+            assert!(block_of_ids.iter().all(|id| block(id) == number), "block {at}");
+        }
+        for place in BLOCK_BYTES..16 {
+            let values: BTreeSet<u8> = drawn.iter().map(|id| id.0[place]).collect();
+            assert_eq!(values.len(), 256, "byte {place}");
+        }
+        let distinct: BTreeSet<TaskId> = drawn.iter().copied().collect();
+        assert_eq!(distinct.len(), drawn.len());
+    }
+
+    #[test]
+    fn blocks_go_on_from_the_first_after_the_last() {
+        let ids = TaskIds::new(Arc::new(crate::random::SeededRandom::new(7)));
+        ids.block.store(0xff_ffff << BLOCK_SHIFT | 1, Ordering::Relaxed);
+        assert_eq!(ids.draw().0[..BLOCK_BYTES], [0xff; BLOCK_BYTES]);
+        assert_eq!(ids.draw().0[..BLOCK_BYTES], [0; BLOCK_BYTES]);
     }
 
     #[test]

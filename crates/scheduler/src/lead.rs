@@ -19,9 +19,8 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
-use orloj_model::id::{ExecutorId, Round};
+use orloj_model::id::{ExecutorId, Round, TaskIds};
 use orloj_model::mutant::{Mutant, is_on};
-use orloj_model::random::Random;
 use orloj_model::time::ClusterClock;
 use orloj_model::{Command, Event, Reply, query};
 use orloj_raft_store::{AppliedEvents, ProposeError, Store};
@@ -57,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) link: Arc<dyn ExecutorLink>,
     pub(crate) clock: ClusterClock,
-    pub(crate) random: Arc<dyn Random>,
+    pub(crate) ids: Arc<TaskIds>,
     pub(crate) options: Options,
     pub(crate) serving: watch::Sender<Option<Round>>,
     pub(crate) snapshot: watch::Sender<Snapshot>,

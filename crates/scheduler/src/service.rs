@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use orloj_model::id::TaskIds;
 use orloj_model::random::Random;
 use orloj_model::time::ClusterClock;
 use orloj_raft_store::Store;
@@ -51,8 +52,8 @@ impl Service {
             snapshot: watch_snapshot,
             metrics: metrics.clone(),
         };
-        let shared =
-            Shared { store, link, clock, random, options, serving, snapshot, metrics, callbacks: None };
+        let ids = Arc::new(TaskIds::new(random));
+        let shared = Shared { store, link, clock, ids, options, serving, snapshot, metrics, callbacks: None };
         Service { shared, requests, handle: Scheduler { inner: Arc::new(inner) } }
     }
 

@@ -29,7 +29,7 @@ impl Call<'_> {
             Err(failure) => return Err(failure),
         }
         let again = Submit {
-            task: TaskId::draw(&*self.shared.random),
+            task: self.shared.ids.draw(),
             due: DueTime::After(0),
             claim: Some(self.claim()),
             idempotency,

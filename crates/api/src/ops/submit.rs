@@ -62,7 +62,7 @@ impl Call<'_> {
         })?;
         let beyond = beyond.map_err(|faults| Failure::fields(Code::ValidationFailed, faults))?;
         let spec = TaskSpec { depends_on: beyond.parents.clone(), ..spec };
-        let task = TaskId::draw(&*self.shared.random);
+        let task = self.shared.ids.draw();
         Ok(graph::command(Submit { task, spec, due, claim, idempotency }, beyond))
     }
 

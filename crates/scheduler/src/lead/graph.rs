@@ -91,7 +91,7 @@ impl Leader<'_> {
             return Ok(());
         }
         let view = LateView::of(&self.shared.store);
-        let random = Arc::clone(&self.shared.random);
+        let ids = Arc::clone(&self.shared.ids);
         let (mut commands, mut makes, room) = (Vec::new(), 0, self.graph.room());
         // What is left has its turn when these have been applied.
         while commands.len() < room
@@ -99,7 +99,7 @@ impl Leader<'_> {
             && let Some(work) = self.graph.next()
         {
             makes += usize::from(work.kind == WorkKind::Make);
-            commands.extend(command(&view, work, &mut || TaskId::draw(&*random))?);
+            commands.extend(command(&view, work, &mut || ids.draw())?);
         }
         drop(view);
         self.graph.in_flight +=

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 
 use orloj_model::command::JobCommand;
-use orloj_model::id::{Millis, TaskId};
+use orloj_model::id::{Millis, TaskIds};
 use orloj_model::job::{CalendarKey, Heeded, JobKey, Plan, Weight, plan, plan_backfill};
 use orloj_model::query::JobView;
-use orloj_model::random::Random;
 use orloj_model::tables::Read;
 use orloj_model::time::ClusterClock;
 use orloj_model::{Command, query};
@@ -43,7 +42,7 @@ pub(super) struct Looked {
 struct Look {
     store: Store,
     clock: ClusterClock,
-    random: Arc<dyn Random>,
+    ids: Arc<TaskIds>,
     found: Looked,
     /// How heavy what was found is.
     weight: Weight,
@@ -93,7 +92,7 @@ impl Leader<'_> {
         let look = Look {
             store: self.shared.store.clone(),
             clock: self.shared.clock.clone(),
-            random: Arc::clone(&self.shared.random),
+            ids: Arc::clone(&self.shared.ids),
             found: Looked { settled: Vec::new(), proposing: Vec::new(), planned: Vec::new() },
             weight: Weight::default(),
         };
@@ -149,8 +148,8 @@ impl Look {
                 return Ok(After::At(wall_ms.saturating_add(BROKEN_PAUSE_MS)));
             }
         };
-        let random = Arc::clone(&self.random);
-        match plan(&job, &heeded.calendars, wall_ms, &mut || TaskId::draw(&*random)) {
+        let ids = Arc::clone(&self.ids);
+        match plan(&job, &heeded.calendars, wall_ms, &mut || ids.draw()) {
             Ok(Plan::Rest) => Ok(After::Rest),
             Ok(Plan::Later(at)) => Ok(After::At(at)),
             Ok(Plan::Propose(commands)) => {
@@ -171,8 +170,8 @@ impl Look {
         let Ok(heeded) = Heeded::read(view, &key.caller, &job.job.definition)? else {
             return Ok(After::Soon);
         };
-        let random = Arc::clone(&self.random);
-        match plan_backfill(&job, &heeded.calendars, &row, &mut || TaskId::draw(&*random)) {
+        let ids = Arc::clone(&self.ids);
+        match plan_backfill(&job, &heeded.calendars, &row, &mut || ids.draw()) {
             Ok(step) => {
                 self.add(&job, JobCommand::BackfillBy(step), None);
                 Ok(After::Rest)

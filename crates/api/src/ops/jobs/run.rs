@@ -43,7 +43,7 @@ impl Call<'_> {
                 let fault = FieldError::new("/params", message);
                 return Err(Failure::fields(Code::ValidationFailed, vec![fault]));
             }
-            let task = TaskId::draw(&*self.shared.random);
+            let task = self.shared.ids.draw();
             let run = RunNow {
                 job: key.clone(),
                 version: view.job.version,
