@@ -14,6 +14,7 @@ mod grant;
 mod graph;
 mod guard;
 mod job;
+mod nonce;
 mod save;
 mod submit;
 
@@ -28,6 +29,8 @@ use crate::schema::MetaTable;
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
 use context::Context;
+pub(crate) use nonce::end_of_span;
+pub use nonce::{CLAIM_LIFE_MS, NONCE_SPAN_MS};
 pub use submit::{IDEMPOTENCY_TTL_MS, SWEEP_PER_COMMAND, is_forgotten};
 
 /// What an entry is stamped with.
@@ -70,6 +73,7 @@ pub fn apply<T: Write>(
     let wall_ms = batch.wall_ms();
     let stamp = Stamp { index, now_ms, wall_ms, round: batch.round };
     let mut cx = Context { tables, stamp, meta, events, ended: Vec::new(), judged: None };
+    nonce::forget(&mut cx, before.now_ms)?;
     let mut replies = Vec::with_capacity(batch.changes.len());
     for change in batch.changes.iter().filter(|change| !matches!(change, Command::WallClock { .. })) {
         replies.push(route(&mut cx, change)?);
@@ -106,7 +110,7 @@ fn route<T: Write>(cx: &mut Context<'_, T>, command: &Command) -> Result<Reply, 
         Command::ExecutorGone { executor, incarnation } => executor::gone(cx, executor, *incarnation),
         Command::Drain { executor, on } => executor::drain(cx, executor, *on),
         Command::ExecutorLeft { executor, incarnation } => executor::left(cx, executor, *incarnation),
-        Command::Spend { claim } => Ok(submit::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
+        Command::Spend { claim } => Ok(nonce::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
         Command::Job(command) => job::route(cx, command),
         Command::Graph(command) => graph::route(cx, command),
         Command::Callback(command) => callback::route(cx, command),

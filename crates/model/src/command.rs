@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::executor::Registration;
 use crate::id::{CalendarName, CallerId, ExecutorId, Fence, Incarnation, Millis, NodeId, Round, TaskId};
-use crate::key::{NonceKey, ShardKey};
+use crate::key::ShardKey;
 use crate::task::{Outcome, Progress, Status, TaskSpec};
 use crate::trigger::SkipReason;
 
@@ -54,13 +54,6 @@ pub struct Claim {
     pub nonce: [u8; 16],
     /// When it may be forgotten: the request's timestamp and 360 s.
     pub expires_at: Millis,
-}
-
-impl Claim {
-    /// The key of its row.
-    pub fn key(&self) -> NonceKey {
-        NonceKey(self.nonce)
-    }
 }
 
 /// A caller's Idempotency-Key with what it was first used for.

@@ -125,17 +125,13 @@ pub struct BusinessTaskKey {
     pub task: TaskId,
 }
 
-/// A nonce, as the first 16 bytes of a hash over the access key and the nonce.
+/// (end of a span of time, nonce)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NonceKey(pub [u8; 16]);
-
-/// (instant, nonce)
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimedNonceKey {
-    /// When the nonce may be forgotten.
-    pub at: Millis,
-    /// The nonce.
-    pub nonce: NonceKey,
+pub struct NonceKey {
+    /// The end of the span in which the nonce may be forgotten, see [`crate::apply::NONCE_SPAN_MS`].
+    pub until: Millis,
+    /// The nonce, as the first 16 bytes of a hash over the access key and the nonce.
+    pub nonce: [u8; 16],
 }
 
 /// Appends fields in an encoding that sorts as they do.
@@ -346,11 +342,10 @@ key_codec!(BusinessTaskKey, |k, w| w.text(k.key.caller.as_str()).text(&k.key.tex
     }
 });
 key_codec!(ExecutorId, |k, w| w.text(k.as_str()), |r| ExecutorId::new(r.text()?).ok()?);
-key_codec!(TimedNonceKey, |k, w| w.millis(k.at).task(TaskId(k.nonce.0)), |r| TimedNonceKey {
-    at: r.millis()?,
-    nonce: NonceKey(r.task()?.0),
+key_codec!(NonceKey, |k, w| w.millis(k.until).task(TaskId(k.nonce)), |r| NonceKey {
+    until: r.millis()?,
+    nonce: r.task()?.0,
 });
-key_codec!(NonceKey, |k, w| w.task(TaskId(k.0)), |r| NonceKey(r.task()?.0));
 
 impl TableKey for Single {
     fn encode(&self) -> Vec<u8> {

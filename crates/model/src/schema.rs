@@ -7,7 +7,7 @@ use crate::executor::Executor;
 use crate::id::{ExecutorId, Fence, Incarnation, Millis, TaskId};
 use crate::key::{
     BusinessTaskKey, CallerTaskKey, CallerTextKey, DepKey, DueKey, NonceKey, ReadyKey, RunningKey, ShardKey,
-    Single, StatusTaskKey, TimeKey, TimedCallerTextKey, TimedNonceKey,
+    Single, StatusTaskKey, TimeKey, TimedCallerTextKey,
 };
 use crate::tables::{Table, TableId};
 use crate::task::{DependsOn, Shard, TaskSpec, TaskState};
@@ -98,10 +98,6 @@ table!(
 table!(
     /// Spent nonces.
     NonceTable, Nonce, NonceKey, NonceRow
-);
-table!(
-    /// Their expiry.
-    NonceExpiryTable, NonceExpiry, TimedNonceKey, ()
 );
 table!(
     /// Tasks by business key.

@@ -44,10 +44,8 @@ pub enum TableId {
     Idempotency = 12,
     /// Expiry of idempotency records: (expiry ms, caller, key).
     IdempotencyExpiry = 13,
-    /// Spent nonces of signed mutations: (nonce hash).
+    /// Spent nonces of signed mutations: (end of the span in which it may be forgotten ms, nonce hash).
     Nonce = 14,
-    /// Expiry of nonces: (expiry ms, nonce hash).
-    NonceExpiry = 15,
     /// Tasks by business key: (caller, business key, task).
     BusinessKey = 16,
     /// [`crate::executor::Executor`] by executor id.
@@ -112,7 +110,7 @@ pub enum TableId {
 
 impl TableId {
     /// Every table, in the order of its number.
-    pub const ALL: [TableId; 45] = [
+    pub const ALL: [TableId; 44] = [
         TableId::Meta,
         TableId::Spec,
         TableId::Task,
@@ -127,7 +125,6 @@ impl TableId {
         TableId::Idempotency,
         TableId::IdempotencyExpiry,
         TableId::Nonce,
-        TableId::NonceExpiry,
         TableId::BusinessKey,
         TableId::Executor,
         TableId::Job,
@@ -199,6 +196,9 @@ pub trait Write: Read {
 
     /// Removes a row; removing what is not there does nothing.
     fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Self::Error>;
+
+    /// Removes every row of a table in front of the key `to`, however many there are, at the price of one.
+    fn clear_raw(&mut self, table: TableId, to: Vec<u8>) -> Result<(), Self::Error>;
 
     /// Encodes a row. The same value gives the same bytes on every replica.
     fn encode<V: Serialize>(&self, value: &V) -> Result<Vec<u8>, Self::Error>;
@@ -298,6 +298,14 @@ pub trait WriteExt: Write {
         self.set_digest(crate::digest::fold(self.digest(), T::ID, &key, None));
         self.delete_raw(T::ID, key)
     }
+
+    /// Removes every row in front of `to`, an encoded key or the beginning of one.
+    fn clear<T: Table>(&mut self, to: Vec<u8>) -> Result<(), Self::Error> {
+        // No row has the empty key, so this is told from removing one row.
+        let cleared = crate::digest::fold(self.digest(), T::ID, &[], None);
+        self.set_digest(crate::digest::fold(cleared, T::ID, &to, None));
+        self.clear_raw(T::ID, to)
+    }
 }
 
 impl<W: Write + ?Sized> WriteExt for W {}
@@ -396,6 +404,11 @@ impl<C: Codec> Write for MapTables<C> {
 
     fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Self::Error> {
         self.rows.remove(&(table, key));
+        Ok(())
+    }
+
+    fn clear_raw(&mut self, table: TableId, to: Vec<u8>) -> Result<(), Self::Error> {
+        self.rows.retain(|(other, key), _| *other != table || *key >= to);
         Ok(())
     }
 

@@ -474,6 +474,46 @@ fn a_nonce_is_spent_once_and_forgotten_after_its_window() {
 }
 
 #[test]
+fn a_nonce_is_remembered_exactly_as_long_as_it_lives_whatever_span_it_lies_in() {
+    use orloj_model::apply::{CLAIM_LIFE_MS, NONCE_SPAN_MS};
+    let spend = |expires_at| Command::Spend { claim: Claim { nonce: [9; 16], expires_at } };
+    let base = (World::ready().now / NONCE_SPAN_MS + 1) * NONCE_SPAN_MS;
+    for spent_at in [base - 1, base, base + 1, base + NONCE_SPAN_MS / 2, base + NONCE_SPAN_MS - 1] {
+        for life in [1, 60_000, 360_000, CLAIM_LIFE_MS - 1, CLAIM_LIFE_MS] {
+            let mut world = World::ready();
+            world.now = spent_at;
+            let expires_at = spent_at + life;
+            assert_eq!(world.run(spend(expires_at)), Reply::Done);
+            let again = |at, other_life: i64| {
+                let mut world = World { now: at, ..world.clone() };
+                world.run(spend(at + other_life))
+            };
+            for at in [spent_at, spent_at + life / 2, expires_at - 1] {
+                for other_life in [1, 360_000, CLAIM_LIFE_MS] {
+                    let word = again(at, other_life);
+                    assert_eq!(word, refused(Refusal::NonceReplayed), "{spent_at} {life} {at} {other_life}");
+                }
+            }
+            assert_eq!(again(expires_at, 360_000), Reply::Done, "{spent_at} {life}");
+        }
+    }
+}
+
+#[test]
+fn a_request_of_a_clock_far_ahead_is_still_taken_once() {
+    let mut world = World::ready();
+    let expires_at = world.now + 5 * orloj_model::apply::CLAIM_LIFE_MS;
+    let spend = Command::Spend { claim: Claim { nonce: [9; 16], expires_at } };
+    assert_eq!(world.run(spend.clone()), Reply::Done);
+    while world.now < expires_at - 1 {
+        assert_eq!(world.run(spend.clone()), refused(Refusal::NonceReplayed));
+        world.now = (world.now + 100_000).min(expires_at - 1);
+    }
+    world.now = expires_at;
+    assert_eq!(world.run(spend), Reply::Done);
+}
+
+#[test]
 fn expired_nonces_and_keys_are_forgotten_under_load() {
     use orloj_model::schema::{IdempotencyTable, NonceTable};
     use orloj_model::tables::ReadExt as _;

@@ -24,7 +24,7 @@ use orloj_model::executor::{Executor, ExecutorState, Registration};
 use orloj_model::id::{CallerId, ExecutorId, TaskId};
 use orloj_model::key::{
     BusinessTaskKey, CallerTaskKey, CallerTextKey, DepKey, DueKey, NonceKey, ReadyKey, RunningKey, ShardKey,
-    Single, StatusTaskKey, TableKey, TimeKey, TimedCallerTextKey, TimedNonceKey,
+    Single, StatusTaskKey, TableKey, TimeKey, TimedCallerTextKey,
 };
 use orloj_model::schema::{DependsOnRow, IdempotencyRow, NonceRow, RunningRow};
 use orloj_model::task::{
@@ -341,7 +341,6 @@ fn keys(golden: &mut Golden) {
     golden.key("business", &BusinessTaskKey { key: text.clone(), task: task() });
     golden.key("timed text", &TimedCallerTextKey { at: 6, key: text.clone() });
     golden.key("text", &text);
-    golden.key("nonce", &NonceKey([7; 16]));
-    golden.key("timed nonce", &TimedNonceKey { at: 8, nonce: NonceKey([7; 16]) });
+    golden.key("nonce", &NonceKey { until: 8, nonce: [7; 16] });
     golden.key("executor", &executor());
 }

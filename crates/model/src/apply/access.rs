@@ -6,7 +6,7 @@ use crate::access::{
     MAX_WEBHOOK_SECRETS, RESEALED_PER_COMMAND, Resealed, SEALED_LIMIT, SealedOf, SealedSecret,
 };
 use crate::apply::context::Context;
-use crate::apply::submit::spend;
+use crate::apply::nonce::spend;
 use crate::command::{AccessCommand, Refusal, Reply};
 use crate::event::Event;
 use crate::id::CallerId;

@@ -1,7 +1,7 @@
 //! Callbacks enter the outbox, are sent, and leave it.
 
 use crate::apply::context::Context;
-use crate::apply::submit::spend;
+use crate::apply::nonce::spend;
 use crate::callback::{
     Callback, FailureKind, MAX_SENDS, SEND_LIMIT_MS, SENDS_KEPT, Send, SendOutcome, Stage, delay_ms, lane,
 };

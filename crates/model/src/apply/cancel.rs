@@ -2,7 +2,7 @@
 
 use crate::apply::context::Context;
 use crate::apply::graph::stop_run;
-use crate::apply::submit::spend;
+use crate::apply::nonce::spend;
 use crate::command::{Claim, Refusal, Reply};
 use crate::event::Event;
 use crate::graph::Role;

@@ -6,7 +6,7 @@
 
 use crate::access::KeyOwner;
 use crate::apply::context::Context;
-use crate::apply::{access, callback, cancel, executor, graph, job, submit};
+use crate::apply::{access, callback, cancel, executor, graph, job, nonce, submit};
 use crate::command::{Asked, Refusal, Reply};
 use crate::key::AccessKeyName;
 use crate::schema::{AccessKeyTable, CallerTable};
@@ -32,7 +32,7 @@ pub(crate) fn of_key<T: Write>(
         Asked::Submit(command) => submit::submit(cx, command),
         Asked::Cancel { task, caller, claim } => cancel::cancel(cx, *task, caller.as_ref(), claim.as_ref()),
         Asked::Drain { executor, on } => executor::drain(cx, executor, *on),
-        Asked::Spend { claim } => Ok(submit::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
+        Asked::Spend { claim } => Ok(nonce::spend(cx, Some(claim))?.map_or(Reply::Done, Reply::Refused)),
         Asked::Job(command) => job::route(cx, command),
         Asked::Graph(command) => graph::route(cx, command),
         Asked::Callback(command) => callback::route(cx, command),

@@ -13,7 +13,7 @@ pub(crate) use replace::replace_more;
 
 use crate::apply::cancel::cancel;
 use crate::apply::context::Context;
-use crate::apply::submit::spend;
+use crate::apply::nonce::spend;
 use crate::command::{Claim, Computed, JobCommand, PutJob, PutOfCaller, Refusal, Reply};
 use crate::event::Event;
 use crate::graph::JobFlow;

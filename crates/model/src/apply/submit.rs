@@ -3,25 +3,22 @@
 
 use crate::apply::context::Context;
 use crate::apply::create::{self, New, Start, submitted};
-use crate::command::{Claim, DueTime, Idempotency, Refusal, Reply, Submit};
+use crate::apply::nonce::spend;
+use crate::command::{DueTime, Idempotency, Refusal, Reply, Submit};
 use crate::id::{CallerId, Millis, TaskId};
-use crate::key::{CallerTextKey, KeyWriter, NonceKey, TimedCallerTextKey, TimedNonceKey};
+use crate::key::{CallerTextKey, KeyWriter, TimedCallerTextKey};
 use crate::mutant::{Mutant, is_on};
-use crate::schema::{
-    IdempotencyExpiryTable, IdempotencyRow, IdempotencyTable, NonceExpiryTable, NonceRow, NonceTable,
-    TaskTable,
-};
+use crate::schema::{IdempotencyExpiryTable, IdempotencyRow, IdempotencyTable, TaskTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 use crate::task::{DueClock, MAX_RETRIES, MAX_SHARDS, TaskSpec};
 
 /// How long an Idempotency-Key stands for its task, in milliseconds of the cluster's time: 24 hours.
 pub const IDEMPOTENCY_TTL_MS: Millis = 24 * 60 * 60 * 1000;
 
-/// The commands of one entry in so many look for expired nonces and Idempotency-Keys: looking costs more than
-/// forgetting one.
+/// The commands of one entry in so many look for expired Idempotency-Keys: looking costs more than forgetting one.
 pub const SWEEP_EVERY: u64 = 16;
 
-/// How many expired nonces and how many expired Idempotency-Keys such a command forgets. Two for each one that
+/// How many expired Idempotency-Keys such a command forgets. Two for each one that
 /// was added meanwhile, so the tables shrink under any load.
 pub const SWEEP_PER_COMMAND: usize = 2 * SWEEP_EVERY as usize;
 
@@ -49,28 +46,6 @@ pub(crate) fn within_bounds(spec: &TaskSpec) -> bool {
         && spec.retry.max_retries <= MAX_RETRIES
 }
 
-/// Spends a request's nonce; a refusal when it has been spent before.
-pub(crate) fn spend<T: Write>(
-    cx: &mut Context<'_, T>,
-    claim: Option<&Claim>,
-) -> Result<Option<Refusal>, T::Error> {
-    let Some(claim) = claim else { return Ok(None) };
-    let key: NonceKey = claim.key();
-    match cx.tables.get::<NonceTable>(&key)? {
-        Some(row) if row.expires_at > cx.now() => return Ok(Some(Refusal::NonceReplayed)),
-        Some(row) => {
-            cx.tables.delete::<NonceExpiryTable>(&TimedNonceKey { at: row.expires_at, nonce: key })?
-        }
-        None => {}
-    }
-    cx.tables.put::<NonceTable>(&key, &NonceRow { expires_at: claim.expires_at })?;
-    cx.tables.put::<NonceExpiryTable>(&TimedNonceKey { at: claim.expires_at, nonce: key }, &())?;
-    if is_swept_at(cx.stamp.index) {
-        sweep_nonces(cx)?;
-    }
-    Ok(None)
-}
-
 /// Whether the commands of this entry look for what has expired. The index is spread over all numbers, so that no
 /// rhythm of entries passes every time.
 fn is_swept_at(index: u64) -> bool {
@@ -82,15 +57,6 @@ fn sweep_idempotency<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> 
     for key in cx.tables.keys::<IdempotencyExpiryTable>(&[], &end, SWEEP_PER_COMMAND)? {
         cx.tables.delete::<IdempotencyTable>(&key.key)?;
         cx.tables.delete::<IdempotencyExpiryTable>(&key)?;
-    }
-    Ok(())
-}
-
-fn sweep_nonces<T: Write>(cx: &mut Context<'_, T>) -> Result<(), T::Error> {
-    let end = KeyWriter::default().millis(cx.now()).finish();
-    for key in cx.tables.keys::<NonceExpiryTable>(&[], &end, SWEEP_PER_COMMAND)? {
-        cx.tables.delete::<NonceTable>(&key.nonce)?;
-        cx.tables.delete::<NonceExpiryTable>(&key)?;
     }
     Ok(())
 }

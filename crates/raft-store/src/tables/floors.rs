@@ -63,7 +63,7 @@ impl Floors {
 mod tests {
     use super::*;
 
-    const QUEUE: TableId = TableId::NonceExpiry;
+    const QUEUE: TableId = TableId::Nonce;
 
     #[test]
     fn a_scan_begins_where_the_last_one_found_a_row() {

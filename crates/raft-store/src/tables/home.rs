@@ -98,6 +98,9 @@ impl Home {
         if let Some(held) = memory.held.get(key) {
             return Ok(held.value.clone());
         }
+        if memory.held.hides(key) {
+            return Ok(None);
+        }
         if let Some(value) = memory.recent.get(key) {
             return Ok(Some(value));
         }
@@ -168,6 +171,9 @@ impl Home {
         written.map_err(Fault::database("write", self.path())).inspect_err(|fault| {
             memory.failed = Some(fault.to_string().into());
         })?;
+        if memory.held.has_cleared() {
+            memory.recent = Recent::new();
+        }
         for (key, written) in std::mem::take(&mut memory.held).into_rows() {
             memory.recent.written(key, written.value);
         }

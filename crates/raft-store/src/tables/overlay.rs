@@ -67,6 +67,7 @@ impl Read for Overlay {
     fn get_raw(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
         by_key(table as u8, key, |key| match self.writes.get(key) {
             Some(written) => Ok(written.value.clone()),
+            None if self.writes.hides(key) => Ok(None),
             None => self.base.get(key),
         })
     }
@@ -82,8 +83,9 @@ impl Read for Overlay {
             return Ok(Vec::new());
         }
         let rows = self.base.with_held(|held| {
-            let mut stored = self.base.db.scan(first, &to);
-            let written = layered(held.range(first, &to), self.writes.range(first, &to));
+            let below = self.writes.first_below(first).min(to.as_slice());
+            let mut stored = self.base.db.scan(held.first_below(below).min(to.as_slice()), &to);
+            let written = layered(held.range(below, &to), self.writes.range(first, &to));
             let rows = merge(&mut *stored, written, limit);
             stored.status().map_err(Fault::database("read", self.base.path()))?;
             Ok(rows)
@@ -147,6 +149,11 @@ impl Write for Overlay {
 
     fn delete_raw(&mut self, table: TableId, key: Vec<u8>) -> Result<(), Fault> {
         self.write(table, &key, Written { value: None, new: false });
+        Ok(())
+    }
+
+    fn clear_raw(&mut self, table: TableId, to: Vec<u8>) -> Result<(), Fault> {
+        self.writes.clear(full_key(table as u8, &to));
         Ok(())
     }
 

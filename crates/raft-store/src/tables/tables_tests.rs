@@ -69,7 +69,10 @@ fn random_writes_read_back_as_from_ordered_maps() {
         for _ in 0..random.below(40) {
             let (table, key) = (random.table(), random.key());
             let value = vec![round as u8; random.below(5) as usize];
-            if random.below(3) == 0 {
+            if random.below(12) == 0 {
+                overlay.clear_raw(table, key.clone()).unwrap();
+                model.clear_raw(table, key).unwrap();
+            } else if random.below(3) == 0 {
                 overlay.delete_raw(table, key.clone()).unwrap();
                 model.delete_raw(table, key).unwrap();
             } else if model.get_raw(table, &key).unwrap().is_some() {

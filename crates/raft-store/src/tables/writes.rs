@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
+use super::PREFIX;
 use crate::engine::WriteBatch;
 
 /// What a row costs beside its bytes, roughly: its place in the tree and two allocations.
@@ -22,6 +23,8 @@ pub(super) struct Written {
 #[derive(Debug, Default)]
 pub(super) struct Writes {
     rows: BTreeMap<Vec<u8>, Written>,
+    /// By what the keys of a table begin with, the full key in front of which it was cleared before these rows.
+    cleared: BTreeMap<[u8; PREFIX], Vec<u8>>,
     bytes: usize,
     taken: usize,
 }
@@ -39,7 +42,23 @@ impl Writes {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.cleared.is_empty()
+    }
+
+    /// Whether a table was cleared.
+    pub fn has_cleared(&self) -> bool {
+        !self.cleared.is_empty()
+    }
+
+    /// Whether what is below of this row counts no more, where nothing is held of it.
+    pub fn hides(&self, key: &[u8]) -> bool {
+        self.first_below(key) != key
+    }
+
+    /// The first key from this one on of which something below still counts.
+    pub fn first_below<'a>(&'a self, from: &'a [u8]) -> &'a [u8] {
+        let cleared = from.first_chunk::<PREFIX>().and_then(|table| self.cleared.get(table));
+        cleared.map_or(from, |to| from.max(to.as_slice()))
     }
 
     /// The last write of a row.
@@ -50,6 +69,22 @@ impl Writes {
     /// The writes from one key up to another one.
     pub fn range(&self, from: &[u8], to: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Written)> {
         self.rows.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)))
+    }
+
+    /// Removes every row of the table of `to` in front of it.
+    pub fn clear(&mut self, to: Vec<u8>) {
+        let Some(table) = to.first_chunk::<PREFIX>().copied() else { return };
+        self.taken += to.len();
+        let gone: Vec<_> = self.range(&table, &to).map(|(key, _)| key.clone()).collect();
+        for key in gone {
+            if let Some(written) = self.rows.remove(&key) {
+                self.bytes -= ROW_OVERHEAD + key.len() + written.value.map_or(0, |value| value.len());
+            }
+        }
+        let until = self.cleared.entry(table).or_default();
+        if *until < to {
+            *until = to;
+        }
     }
 
     /// Takes a write. Whether the row is new counts only where nothing is held of it: what is held knows better.
@@ -76,6 +111,7 @@ impl Writes {
     /// Takes every write that came after these.
     pub fn take(&mut self, newer: Writes) {
         let taken = self.taken + newer.taken;
+        newer.cleared.into_values().for_each(|to| self.clear(to));
         for (key, written) in newer.rows {
             self.set(key, written);
         }
@@ -84,7 +120,10 @@ impl Writes {
 
     /// Every write, as a batch.
     pub fn batch(&self) -> WriteBatch<'_> {
-        let mut batch = WriteBatch::with_capacity(self.rows.len());
+        let mut batch = WriteBatch::with_capacity(self.cleared.len() + self.rows.len());
+        for (table, to) in &self.cleared {
+            batch.delete_range(table.as_slice(), to.as_slice());
+        }
         for (key, written) in &self.rows {
             match &written.value {
                 Some(value) => batch.put(key.as_slice(), value.as_slice()),
@@ -124,6 +163,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Change;
 
     fn put(value: u8, new: bool) -> Written {
         Written { value: Some(vec![value]), new }
@@ -170,6 +210,30 @@ mod tests {
         assert_eq!(held.taken(), 2 + 1 + 2 + 1 + 2 + 2);
         let rows: Vec<_> = held.into_rows().into_iter().map(|(key, written)| (key[0], written)).collect();
         assert_eq!(rows, [(2, put(2, false)), (3, put(1, false)), (4, put(2, true))]);
+    }
+
+    #[test]
+    fn what_is_in_front_of_the_end_of_a_clearing_is_gone_and_hidden_below() {
+        let key = |at: u8| vec![0, 0, 0, 0, 5, at];
+        let mut held = Writes::default();
+        held.set(key(1), put(1, false));
+        held.set(key(4), put(1, false));
+        let mut newer = Writes::default();
+        newer.set(key(2), put(2, true));
+        newer.clear(key(4));
+        newer.set(key(1), put(3, true));
+        held.take(newer);
+        assert_eq!((held.get(&key(1)), held.get(&key(2))), (Some(&put(3, true)), None));
+        assert!(held.hides(&key(3)) && !held.hides(&key(4)) && !held.hides(&[0, 0, 0, 0, 6, 1]));
+        assert_eq!(held.bytes(), 2 * (ROW_OVERHEAD + 7));
+        held.clear(key(3));
+        assert!(held.hides(&key(3)), "an end further on stays");
+        let batch = held.batch();
+        assert_eq!(
+            batch.changes()[0],
+            Change::DeleteRange { from: (&key(1)[..5]).into(), to: key(4).into() }
+        );
+        assert_eq!(batch.changes().len(), 2, "the row that was cleared last is not written");
     }
 
     #[test]

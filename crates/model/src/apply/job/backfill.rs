@@ -5,7 +5,7 @@ use super::fire::{Made, Make, holds_one_alone, make_task};
 use super::{check_version, or_refuse};
 use crate::apply::cancel::{has_started, take_back};
 use crate::apply::context::Context;
-use crate::apply::submit::spend;
+use crate::apply::nonce::spend;
 use crate::command::{Claim, Refusal, Reply, StepBackfill};
 use crate::event::Event;
 use crate::id::{Millis, TaskId};

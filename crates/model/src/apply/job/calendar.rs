@@ -3,7 +3,7 @@
 use super::check_version;
 use super::fire::record_passed;
 use crate::apply::context::Context;
-use crate::apply::submit::spend;
+use crate::apply::nonce::spend;
 use crate::command::{Claim, Refusal, Reply};
 use crate::event::Event;
 use crate::id::JobId;

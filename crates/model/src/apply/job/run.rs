@@ -3,7 +3,8 @@
 use super::fire::{Made, Make, make_task};
 use super::{check_version, or_refuse};
 use crate::apply::context::Context;
-use crate::apply::submit::{remember, remembered, spend};
+use crate::apply::nonce::spend;
+use crate::apply::submit::{remember, remembered};
 use crate::command::{Refusal, Reply, RunNow};
 use crate::job::Cause;
 use crate::key::CallerTextKey;

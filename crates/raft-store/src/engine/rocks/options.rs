@@ -75,8 +75,8 @@ pub(super) fn state() -> Options {
     // What is written last is read and rewritten soonest; only what has sunk deep is worth the time of Zstd.
     let (none, fast, small) = (DBCompressionType::None, DBCompressionType::Lz4, DBCompressionType::Zstd);
     options.set_compression_per_level(&[none, fast, fast, small, small, small, small]);
-    // Tasks lie in the order of their random ids, so that each merge of level 0 rewrites the whole next level: it
-    // waits until it is worth it.
+    // Whatever lies by a key of the callers' own, and nonces, is all over the next level, which a merge of level 0 rewrites
+    // there: it waits until it is worth it.
     options.set_level_zero_file_num_compaction_trigger(8);
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&few_shards(64 * MIB));
