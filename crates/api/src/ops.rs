@@ -17,13 +17,14 @@ mod tasks;
 
 pub(crate) use cluster::role as role_name;
 pub(crate) use graph::parent_not_found;
+use orloj_model::apply::CLAIM_LIFE_MS;
 use orloj_model::command::{AccessCommand, Asked, Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
 use orloj_model::query::TaskView;
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::{Applied, ProposeError};
 use orloj_wire::problem::{Code, FieldError};
-use orloj_wire::sign::NONCE_KEEP_S;
+use orloj_wire::sign::{NONCE_KEEP_S, TIME_WINDOW_S};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -36,6 +37,9 @@ use crate::service::Shared;
 
 /// The size of a page where none is asked for.
 const DEFAULT_PAGE: u64 = 20;
+
+// What is let in here is remembered by the tables for as long as it can come again.
+const _: () = assert!(CLAIM_LIFE_MS == (TIME_WINDOW_S + NONCE_KEEP_S) * 1000);
 
 /// The body of a call that takes nothing: `{}`.
 #[derive(Debug, Deserialize)]

@@ -12,10 +12,11 @@ use std::fmt::Debug;
 use crate::apply::end_of_span;
 use crate::id::TaskId;
 use crate::key::{
-    CallerTaskKey, DueKey, ReadyKey, RunningKey, ShardKey, StatusTaskKey, TableKey, TimeKey, after_prefix,
+    CallerTaskKey, DueKey, ReadyKey, RunningKey, ShardKey, Single, StatusTaskKey, TableKey, TimeKey,
+    after_prefix,
 };
 use crate::schema::{
-    CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyTable, NonceTable,
+    CallerTasksTable, DueTable, ExpireTable, IdempotencyExpiryTable, IdempotencyTable, MetaTable, NonceTable,
     ReadyTable, RunTable, RunningTable, ShardTable, SpecTable, StatusTasksTable, TaskTable,
 };
 use crate::tables::{Read, ReadExt as _, Rows, Table};
@@ -195,9 +196,13 @@ where
 }
 
 fn nonces<R: Read>(tables: &R, faults: &mut Vec<String>) -> Result<(), R::Error> {
+    let now_ms = tables.get::<MetaTable>(&Single)?.unwrap_or_default().now_ms;
     for (key, row) in tables.range::<NonceTable>(&[], &after_prefix(&[]), usize::MAX)? {
         if key.until != end_of_span(row.expires_at) {
             faults.push(format!("{key:?}: expires at {}, in another span", row.expires_at));
+        }
+        if key.until <= now_ms {
+            faults.push(format!("{key:?}: is to be forgotten at {now_ms}"));
         }
     }
     Ok(())

@@ -175,12 +175,12 @@ const BLOCK_BYTES: usize = 3;
 /// Where the number of a block stands in the word that is kept; below it, how many ids of it are left.
 const BLOCK_SHIFT: u32 = 32;
 
-/// Draws the ids of tasks that one process makes.
+/// Draws the ids of tasks, for the callers or for the leader of one process.
 ///
 /// The first three bytes of an id are the number of a block of 32,768 ids, and the next block has the next number; the
 /// numbers begin anywhere. The other thirteen bytes are by chance. So tasks that are made together lie together in the
-/// tables, and each merge of the database's files rewrites little but new tasks: with ids all by chance it would rewrite
-/// every task that ever finished. Yet an id tells no time, and 104 bits of it cannot be guessed.
+/// tables, and merges of the database's large files rewrite little but new tasks: with ids all by chance they would rewrite
+/// every task that ever finished. Nobody can guess the 104 bits behind; two ids tell about how many lie between them.
 pub struct TaskIds {
     random: Arc<dyn Random>,
     block: AtomicU64,

@@ -46,6 +46,7 @@ pub enum TableId {
     IdempotencyExpiry = 13,
     /// Spent nonces of signed mutations: (end of the span in which it may be forgotten ms, nonce hash).
     Nonce = 14,
+    // 15 was in use before the first release.
     /// Tasks by business key: (caller, business key, task).
     BusinessKey = 16,
     /// [`crate::executor::Executor`] by executor id.

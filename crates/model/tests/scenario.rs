@@ -514,7 +514,7 @@ fn a_request_of_a_clock_far_ahead_is_still_taken_once() {
 }
 
 #[test]
-fn expired_nonces_and_keys_are_forgotten_under_load() {
+fn expired_nonces_are_forgotten_with_their_span_and_keys_under_load() {
     use orloj_model::schema::{IdempotencyTable, NonceTable};
     use orloj_model::tables::ReadExt as _;
     let mut world = World::ready();

@@ -8,8 +8,10 @@ use orloj_model::time::Clock;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-/// The wall clock of the world when a simulation begins, in ms since the epoch.
-pub const WALL_START_MS: i64 = 1_800_000_000_000;
+/// The wall clock of the world when a simulation begins, in ms since the epoch: 10 s before the end of a span of nonces,
+/// so that spent ones are forgotten amid the load.
+pub const WALL_START_MS: i64 = 1_800_000_170_000;
+const _: () = assert!((WALL_START_MS + 10_000) % orloj_model::apply::NONCE_SPAN_MS == 0);
 
 /// The clocks of one life of a host. Its monotonic clock is tokio's, which the host's runtime advances; the wall
 /// clock goes on with it and can be stepped.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use orloj_model::command::{Claim, Command, DueTime, Idempotency, Submit};
-use orloj_model::id::{CallerId, ExecutorId, Millis, TaskId};
+use orloj_model::id::{CallerId, ExecutorId, Millis};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::task::{Origin, RetryPolicy, Status, Strategy, TaskSpec};
 use orloj_model::{Refusal, Reply};

@@ -7,14 +7,14 @@ use crate::key::{KeyWriter, NonceKey};
 use crate::schema::{NonceRow, NonceTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
-/// How long after the cluster's time a nonce that is spent can still be remembered at most, in milliseconds: a request
-/// may be signed for 300 s ahead, and is remembered 360 s longer.
+/// How long after the cluster's time a nonce that is spent is remembered, in milliseconds: a request may be signed for
+/// 300 s ahead, and is remembered 360 s longer. Only of a leader whose clock was stepped can one be remembered longer.
 pub const CLAIM_LIFE_MS: Millis = 660_000;
 
 /// The length of a span of time whose nonces are forgotten together, in milliseconds. They lie in the table by the end of
 /// their span, so that what is forgotten is one stretch at the table's head, cleared at the price of one row; each nonce
 /// by itself was a sixth of what a task writes, and removing them all over the table a half of what its merges cost. As
-/// long as a nonce is remembered at most, so that there are two spans in which a nonce is looked for.
+/// long as a nonce is remembered, so that there are two spans in which one is looked for.
 pub const NONCE_SPAN_MS: Millis = CLAIM_LIFE_MS;
 
 /// Spends a request's nonce; a refusal when it has been spent before.
@@ -26,8 +26,8 @@ pub(crate) fn spend<T: Write>(
     let (now, nonce) = (cx.now(), claim.nonce);
     let own = NonceKey { until: end_of_span(claim.expires_at), nonce };
     let near = [1, CLAIM_LIFE_MS].map(|ms| NonceKey { until: end_of_span(now.saturating_add(ms)), nonce });
-    // The same request has the same time, so it is found even where a clock was so far ahead that its nonce lies in
-    // neither of the two.
+    // Another request under the same nonce is found in one of the two. The same request has the same time, so it is found
+    // even where a clock was so far ahead that its nonce lies in neither.
     let far = Some(own).filter(|own| !near.contains(own));
     for key in near.into_iter().chain(far) {
         let spent = cx.tables.get::<NonceTable>(&key)?;
@@ -53,5 +53,17 @@ pub(crate) fn forget<T: Write>(cx: &mut Context<'_, T>, before: Millis) -> Resul
     match running > end_of_span(before.saturating_add(1)) {
         true => cx.tables.clear::<NonceTable>(KeyWriter::default().millis(running).finish()),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_spans_never_change() {
+        // Every replica, of whatever build, has to look for a nonce at the same place.
+        let ends = [-1, 0, 1, 660_000, 660_001, 1_800_000_000_000].map(end_of_span);
+        assert_eq!(ends, [0, 0, 660_000, 660_000, 1_320_000, 1_800_000_180_000]);
     }
 }

@@ -70,11 +70,12 @@ impl World {
         self.number
     }
 
-    /// The id of a task that there is not, in no order, as those that are drawn by chance.
+    /// The id of a task that there is not, in blocks as [`orloj_model::id::TaskIds`] draws them and in no order within.
     pub fn fresh_task(&mut self) -> TaskId {
         let number = self.fresh();
         let mut id = [7; 16];
-        id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        id[1..3].copy_from_slice(&((number >> 15) as u16).to_be_bytes());
+        id[3..11].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         TaskId(id)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Rows of a queue come at its end and are taken from its head, and what was taken leaves marks of removal behind, in
 //! memory and in the files. A scan from the beginning of the table would pass all of them each time: with four thousand
-//! nonces a second that expire, throughput fell to a fifth. So it is remembered where the last scan found the first row.
+//! rows a second that expire, throughput fell to a fifth. So it is remembered where the last scan found the first row.
 
 use orloj_model::tables::TableId;
 
@@ -63,7 +63,7 @@ impl Floors {
 mod tests {
     use super::*;
 
-    const QUEUE: TableId = TableId::Nonce;
+    const QUEUE: TableId = TableId::IdempotencyExpiry;
 
     #[test]
     fn a_scan_begins_where_the_last_one_found_a_row() {

@@ -120,6 +120,42 @@ fn the_digest_of_an_overlay_is_that_of_the_maps() {
     model.put::<MetaTable>(&Single, &meta).unwrap();
     assert_eq!(overlay.digest(), model.digest());
     assert_ne!(overlay.digest(), 7);
+    let before = overlay.digest();
+    overlay.clear::<MetaTable>(vec![9]).unwrap();
+    model.clear::<MetaTable>(vec![9]).unwrap();
+    assert_eq!(overlay.digest(), model.digest());
+    assert_ne!(overlay.digest(), before);
+}
+
+#[test]
+fn what_was_cleared_stays_gone_when_the_tables_are_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = StateDb::open(dir.path(), &Rocks).unwrap();
+    let rows = [vec![1], vec![2], vec![3]];
+    let found = |state: &StateDb| {
+        let view = state.view().unwrap();
+        let scanned = view.range_raw(TableId::Due, &[], &[9], 9).unwrap();
+        let found: Vec<_> = scanned.into_iter().map(|(key, _)| key).collect();
+        let by_key = rows.iter().filter(|key| view.get_raw(TableId::Due, key).unwrap().is_some());
+        assert_eq!(by_key.cloned().collect::<Vec<_>>(), found);
+        found
+    };
+    let mut overlay = state.overlay(&Position::default());
+    for key in &rows {
+        overlay.put_raw(TableId::Due, key.clone(), vec![1]).unwrap();
+    }
+    state.commit(overlay, &position(1), Changed::default()).unwrap();
+    assert_eq!(found(&state), rows);
+    // One of them is among the rows used last, and held rows are cleared as well as those in the database.
+    let mut overlay = state.overlay(&position(1));
+    assert!(overlay.get_raw(TableId::Due, &[1]).unwrap().is_some());
+    overlay.put_raw(TableId::Due, vec![2], vec![2]).unwrap();
+    overlay.clear_raw(TableId::Due, vec![3]).unwrap();
+    assert_eq!(overlay.get_raw(TableId::Due, &[1]).unwrap(), None);
+    state.commit(overlay, &position(2), Changed::default()).unwrap();
+    assert_eq!(found(&state), [vec![3]]);
+    drop(state);
+    assert_eq!(found(&StateDb::open(dir.path(), &Rocks).unwrap()), [vec![3]]);
 }
 
 #[test]

@@ -114,8 +114,8 @@ fn failed_for_good(one: &Try<'_>) -> bool {
 }
 
 /// D6. An attempt after a failure or a loss arrives no sooner than its backoff (or what the handler asked
-/// for), less one tick; and, when nothing disturbed the cluster and nothing waited for slots or until its job
-/// may run another task, no later than that and the lateness that is allowed; and amid faults no later than the bound on waiting, not counting the
+/// for), less one tick; and, when nothing disturbed the cluster and nothing waited for slots, no later than
+/// that and the lateness that is allowed, not counting the time in which its job ran as many tasks as it may; and amid faults no later than the bound on waiting, not counting the
 /// time in which they were in force. What ended by a report is measured by the monotonic clock; what the
 /// leader declared, by the cluster's time in the table.
 pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
@@ -125,7 +125,7 @@ pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
     let calm = Calm {
         disturbed: disturbed(history, options, |_| true),
         busy: busy(history),
-        full: limits::full(&tasks, history),
+        full: limits::full(&tasks),
         in_force: in_force(history),
     };
     let (mut looked_at, mut in_calm) = (0_u64, 0_u64);
@@ -221,9 +221,7 @@ impl Gap<'_> {
         let late_ns = recv.mono_ns.saturating_sub(due_ns);
         // Before it arrived: by arriving it may have taken the last slot.
         let before = recv.mono_ns.saturating_sub(1);
-        let waited =
-            calm.busy.touch(due_ns, before) || self.full.is_some_and(|full| full.touch(due_ns, before));
-        if waited || calm.disturbed.touch(acked.mono_ns, recv.mono_ns) {
+        if calm.busy.touch(due_ns, before) || calm.disturbed.touch(acked.mono_ns, recv.mono_ns) {
             let held_up_ns = calm.in_force.covered(due_ns, recv.mono_ns);
             let waited_ms = late_ns.saturating_sub(held_up_ns) / MS;
             return (waited_ms > options.starvation_ms).then(|| {
@@ -232,7 +230,8 @@ impl Gap<'_> {
             });
         }
         *judged += 1;
-        let late_ms = late_ns / MS;
+        let in_turn_ns = self.full.map_or(0, |full| full.covered(due_ns, recv.mono_ns));
+        let late_ms = late_ns.saturating_sub(in_turn_ns) / MS;
         (late_ms > options.lateness_ms).then(|| {
             let what = format!("arrived {late_ms} ms after it was due, and nothing disturbed the cluster");
             (what, vec![acked.i, recv.i])

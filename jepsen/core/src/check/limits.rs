@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Options, rates};
 use crate::attempts::{Tasks, Try};
-use crate::faults::{SLOT_FILLED_MS, end_ns};
+use crate::event::Event;
+use crate::faults::SLOT_FILLED_MS;
 use crate::history::History;
 use crate::spans::{MS, Spans};
 use crate::verdict::Judgement;
@@ -53,25 +54,19 @@ pub fn running(history: &History, _: &Options) -> Vec<Judgement> {
 }
 
 /// For each job with a limit, the time in which so many of its tasks were with executors, and until the next one can have
-/// been let in. What is due then waits, and nobody is to blame. An attempt that lost its lease counts until its shard's next
-/// one arrived: by when the leader had given it up is not in the history.
-pub(super) fn full<'a>(tasks: &Tasks<'a>, history: &History) -> BTreeMap<&'a str, Spans> {
+/// been let in. What is due then waits, and nobody is to blame. An attempt counts until its report was first answered,
+/// in whatever way; one that never had an answer does not count, since by when the leader gave it up is not in the history.
+pub(super) fn full<'a>(tasks: &Tasks<'a>) -> BTreeMap<&'a str, Spans> {
     let mut jobs: BTreeMap<&str, (usize, Vec<Change<'_>>)> = BTreeMap::new();
     for (task, life) in &tasks.by_id {
         let Some((job, most)) = life.job.and_then(|job| Some((job, job.max_running?))) else { continue };
         let (_, changes) =
             jobs.entry(&job.job).or_insert((usize::try_from(most).unwrap_or(usize::MAX), Vec::new()));
-        for tries in life.shards().into_values() {
-            for (at, (_, one)) in tries.iter().enumerate() {
-                let Some((begin, _)) = one.accepted().next() else { continue };
-                let answered = one.answers.iter().find(|(_, answer)| answer.verdict == "accepted");
-                let end = answered.map(|(event, _)| event.mono_ns);
-                let next = tries.get(at + 1).and_then(|(_, next)| next.arrived_ns());
-                let end = end.or(next).unwrap_or(end_ns(history)).max(begin.mono_ns);
-                let change = |mono_ns, begins| Change { mono_ns, begins, task, event: begin.i };
-                changes.extend([change(begin.mono_ns, true), change(end, false)]);
-            }
-        }
+        let held = life.tries.values().filter_map(|one| {
+            let (end, _) = one.answers.first()?;
+            between(task, one.accepted().next()?.0, end)
+        });
+        changes.extend(held.flatten());
     }
     jobs.into_iter().map(|(job, (most, changes))| (job, at_the_limit(most, changes))).collect()
 }
@@ -109,8 +104,10 @@ struct Change<'a> {
 
 fn changes_of<'a>(task: &'a str, one: &Try<'_>) -> Option<[Change<'a>; 2]> {
     one.answers.iter().find(|(_, answer)| answer.verdict == "accepted")?;
-    let (begin, _) = one.accepted().next()?;
-    let (end, _) = one.sent.first()?;
+    between(task, one.accepted().next()?.0, one.sent.first()?.0)
+}
+
+fn between<'a>(task: &'a str, begin: &Event, end: &Event) -> Option<[Change<'a>; 2]> {
     let change = |mono_ns, begins| Change { mono_ns, begins, task, event: begin.i };
     (begin.mono_ns < end.mono_ns).then(|| [change(begin.mono_ns, true), change(end.mono_ns, false)])
 }

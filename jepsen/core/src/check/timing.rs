@@ -126,7 +126,9 @@ pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Jud
         }
         let Some(acked) = life.acked_ns() else { continue };
         let due_ns = acked + delay_ms * MS;
-        if calm.disturbed.touch(acked, receipt.mono_ns) || calm.busy.touch(due_ns, receipt.mono_ns) {
+        // Before it arrived: by arriving it may have taken the last slot.
+        let before = receipt.mono_ns.saturating_sub(1);
+        if calm.disturbed.touch(acked, receipt.mono_ns) || calm.busy.touch(due_ns, before) {
             continue;
         }
         in_calm += 1;
