@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// The wall clock of the world when a simulation begins, in ms since the epoch: 10 s before the end of a span of nonces,
-/// so that spent ones are forgotten amid the load.
+/// so that they are looked for across its end amid the load. Spent ones are forgotten where a clock is put forward by a
+/// thousand seconds.
 pub const WALL_START_MS: i64 = 1_800_000_170_000;
 const _: () = assert!((WALL_START_MS + 10_000) % orloj_model::apply::NONCE_SPAN_MS == 0);
 

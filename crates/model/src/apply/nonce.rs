@@ -7,14 +7,14 @@ use crate::key::{KeyWriter, NonceKey};
 use crate::schema::{NonceRow, NonceTable};
 use crate::tables::{ReadExt as _, Write, WriteExt as _};
 
-/// How long after the cluster's time a nonce that is spent is remembered, in milliseconds: a request may be signed for
-/// 300 s ahead, and is remembered 360 s longer. Only of a leader whose clock was stepped can one be remembered longer.
+/// How long after the cluster's time a nonce that is spent is remembered at most, in milliseconds: a request may be signed
+/// for 300 s ahead, and is remembered 360 s longer. Only of a leader whose clock was stepped can one be remembered longer.
 pub const CLAIM_LIFE_MS: Millis = 660_000;
 
 /// The length of a span of time whose nonces are forgotten together, in milliseconds. They lie in the table by the end of
 /// their span, so that what is forgotten is one stretch at the table's head, cleared at the price of one row; each nonce
 /// by itself was a sixth of what a task writes, and removing them all over the table a half of what its merges cost. As
-/// long as a nonce is remembered, so that there are two spans in which one is looked for.
+/// long as a nonce is remembered at most, so that there are two spans in which one is looked for.
 pub const NONCE_SPAN_MS: Millis = CLAIM_LIFE_MS;
 
 /// Spends a request's nonce; a refusal when it has been spent before.

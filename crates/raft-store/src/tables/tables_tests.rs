@@ -146,14 +146,21 @@ fn what_was_cleared_stays_gone_when_the_tables_are_opened_again() {
     }
     state.commit(overlay, &position(1), Changed::default()).unwrap();
     assert_eq!(found(&state), rows);
-    // One of them is among the rows used last, and held rows are cleared as well as those in the database.
+    // One of them is held, and one among the rows used last.
     let mut overlay = state.overlay(&position(1));
-    assert!(overlay.get_raw(TableId::Due, &[1]).unwrap().is_some());
     overlay.put_raw(TableId::Due, vec![2], vec![2]).unwrap();
-    overlay.clear_raw(TableId::Due, vec![3]).unwrap();
-    assert_eq!(overlay.get_raw(TableId::Due, &[1]).unwrap(), None);
+    assert!(overlay.get_raw(TableId::Due, &[1]).unwrap().is_some());
     state.commit(overlay, &position(2), Changed::default()).unwrap();
+    let gone = |overlay: &Overlay| {
+        [vec![1], vec![2]].iter().all(|key| overlay.get_raw(TableId::Due, key).unwrap().is_none())
+    };
+    let mut overlay = state.overlay(&position(2));
+    overlay.clear_raw(TableId::Due, vec![3]).unwrap();
+    assert!(gone(&overlay), "in the apply that clears");
+    state.commit(overlay, &position(3), Changed::default()).unwrap();
+    assert!(gone(&state.overlay(&position(3))), "while that is held");
     assert_eq!(found(&state), [vec![3]]);
+    assert!(gone(&state.overlay(&position(3))), "when it has been written");
     drop(state);
     assert_eq!(found(&StateDb::open(dir.path(), &Rocks).unwrap()), [vec![3]]);
 }

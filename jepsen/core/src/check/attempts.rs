@@ -222,7 +222,8 @@ impl Gap<'_> {
         // Before it arrived: by arriving it may have taken the last slot.
         let before = recv.mono_ns.saturating_sub(1);
         if calm.busy.touch(due_ns, before) || calm.disturbed.touch(acked.mono_ns, recv.mono_ns) {
-            let held_up_ns = calm.in_force.covered(due_ns, recv.mono_ns);
+            let held_up = self.full.map(|full| calm.in_force.and(full));
+            let held_up_ns = held_up.as_ref().unwrap_or(&calm.in_force).covered(due_ns, recv.mono_ns);
             let waited_ms = late_ns.saturating_sub(held_up_ns) / MS;
             return (waited_ms > options.starvation_ms).then(|| {
                 let what = format!("arrived {waited_ms} ms after it was due, not counting faults");

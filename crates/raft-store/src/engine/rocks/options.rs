@@ -97,9 +97,9 @@ pub(super) fn state() -> Options {
     options.set_memtable_prefix_bloom_ratio(0.02);
     options.set_memtable_whole_key_filtering(true);
     // The due, ready and running tables and the expiries are queues: rows come and go at their heads. Files with a long
-    // run of removals, one by one, are merged early, so that a scan from the head passes a few hundred thousand marks at
-    // most, a tenth of a second. Shorter runs are in every file under load, and to merge for 4,096 in 8,192 rows as well
-    // moved each merge on to the last level at once and rewrote most of that.
+    // run of removals, one by one, are merged early, once no level is over its size, so that a scan from the head
+    // passes a few hundred thousand marks as a rule. Shorter runs are in every file under load, and to merge for 4,096 in
+    // 8,192 rows as well moved each merge on to the last level at once and rewrote most of that.
     options.add_compact_on_deletion_collector_factory(65_536, 58_000, 0.0);
     options
 }
