@@ -6,14 +6,19 @@
 use std::fmt;
 use std::sync::LazyLock;
 
+use orloj_model::apply::CLAIM_LIFE_MS;
+use orloj_model::command::Claim;
 use orloj_wire::problem::{Code, FieldError};
-use orloj_wire::sign::{self, Label, Parts, Secret, TIME_WINDOW_S};
+use orloj_wire::sign::{self, Label, NONCE_KEEP_S, Parts, Secret, TIME_WINDOW_S};
 use orloj_wire::time::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::keyring::{Key, Principal, is_access_key};
 use crate::outcome::Failure;
 use crate::route::Access;
+
+// What is let in here is remembered by the tables for as long as it can come again.
+const _: () = assert!(CLAIM_LIFE_MS == (TIME_WINDOW_S + NONCE_KEEP_S) * 1000);
 
 /// The credentials of a request, of the right form but not yet checked.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +96,11 @@ impl Credentials {
     /// The timestamp as a number.
     pub fn timestamp_s(&self) -> i64 {
         self.timestamp.parse().expect("ten digits are a number")
+    }
+
+    /// The nonce, to be spent in the log by what is asked for.
+    pub fn claim(&self) -> Claim {
+        Claim { nonce: self.nonce_hash(), expires_at: (self.timestamp_s() + NONCE_KEEP_S) * 1000 }
     }
 
     /// The first 16 bytes of SHA-256(access key LF nonce).

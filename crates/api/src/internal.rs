@@ -16,14 +16,13 @@ use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
 use orloj_model::access::Denial;
-use orloj_model::command::Claim;
 use orloj_model::id::{ExecutorId, NodeId};
 use orloj_net::{Peer, Remote, Role};
 use orloj_raft_store::RpcError;
 use orloj_raft_store::transport::{RPC_BODY_LIMIT, RpcEnvelope, RpcKind};
 use orloj_wire::problem::Code;
 use orloj_wire::rest::{BATCH_BODY_LIMIT, BODY_LIMIT};
-use orloj_wire::sign::{ACCESS_KEY_HEADER, Label, NONCE_KEEP_S};
+use orloj_wire::sign::{ACCESS_KEY_HEADER, Label};
 
 use crate::auth::{Credentials, Target};
 use crate::bodies::{Asks, Bodies, Place};
@@ -282,9 +281,7 @@ async fn denials(State(api): State<Api>, request: HttpRequest<Body>) -> Response
     if let Err(failure) = shared.auth_s().and_then(|now_s| call.credentials.check_time(now_s)) {
         return refuse(failure);
     }
-    let expires_at = (call.credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
-    let claim = Claim { nonce: call.credentials.nonce_hash(), expires_at };
-    match shared.write_denials(denials, Some(claim)).await {
+    match shared.write_denials(denials, Some(call.credentials.claim())).await {
         true => http::response(Answer::empty(204)),
         // Whoever tells of them keeps them.
         false => refuse(Failure::no_leader()),

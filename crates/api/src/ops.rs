@@ -17,14 +17,12 @@ mod tasks;
 
 pub(crate) use cluster::role as role_name;
 pub(crate) use graph::parent_not_found;
-use orloj_model::apply::CLAIM_LIFE_MS;
 use orloj_model::command::{AccessCommand, Asked, Claim, Command};
 use orloj_model::id::{CallerId, Millis, TaskId};
 use orloj_model::query::TaskView;
 use orloj_model::{Refusal, Reply};
 use orloj_raft_store::{Applied, ProposeError};
 use orloj_wire::problem::{Code, FieldError};
-use orloj_wire::sign::{NONCE_KEEP_S, TIME_WINDOW_S};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -37,9 +35,6 @@ use crate::service::Shared;
 
 /// The size of a page where none is asked for.
 const DEFAULT_PAGE: u64 = 20;
-
-// What is let in here is remembered by the tables for as long as it can come again.
-const _: () = assert!(CLAIM_LIFE_MS == (TIME_WINDOW_S + NONCE_KEEP_S) * 1000);
 
 /// The body of a call that takes nothing: `{}`.
 #[derive(Debug, Deserialize)]
@@ -105,9 +100,7 @@ impl Call<'_> {
 
     /// The request's nonce, to be spent by the command that it leads to.
     fn claim(&self) -> Claim {
-        let credentials = &self.request.credentials;
-        let expires_at = (credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
-        Claim { nonce: credentials.nonce_hash(), expires_at }
+        self.request.credentials.claim()
     }
 
     /// Spends the request's nonce in the log by itself, for a change that is not one command. Whoever loses

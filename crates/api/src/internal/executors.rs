@@ -7,14 +7,14 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::State;
 use axum::http::Request as HttpRequest;
 use axum::response::Response;
-use orloj_model::command::{Claim, Command};
+use orloj_model::command::Command;
 use orloj_model::id::{ExecutorId, Millis};
 use orloj_model::{Refusal, Reply};
 use orloj_net::Role;
 use orloj_scheduler::LeaderError;
 use orloj_wire::problem::Code;
 use orloj_wire::protocol::{Heartbeat, Leave, NotLeader, Register, Reports, Saves};
-use orloj_wire::sign::{Label, NONCE_KEEP_S};
+use orloj_wire::sign::Label;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -203,9 +203,7 @@ async fn spend(api: &Api, checked: &Checked) -> Option<Response> {
     if shared.leader.serving().is_none() {
         return Some(excuse(not_serving(shared)));
     }
-    let credentials = &checked.credentials;
-    let expires_at = (credentials.timestamp_s() + NONCE_KEEP_S) * 1000;
-    let claim = Claim { nonce: credentials.nonce_hash(), expires_at };
+    let claim = checked.credentials.claim();
     match shared.backend.propose(Command::Spend { claim }).await.map(|applied| applied.reply) {
         Ok(Reply::Done) => None,
         Ok(_) => {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{Options, rates};
 use crate::attempts::{Tasks, Try};
-use crate::event::Event;
 use crate::faults::SLOT_FILLED_MS;
 use crate::history::History;
 use crate::spans::{MS, Spans};
@@ -22,16 +21,12 @@ use crate::verdict::Judgement;
 pub fn running(history: &History, _: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D11");
     let tasks = Tasks::of(history);
-    let mut jobs: BTreeMap<&str, (usize, Vec<Change<'_>>)> = BTreeMap::new();
-    for (task, life) in &tasks.by_id {
-        let Some((job, most)) = life.job.and_then(|job| Some((job, job.max_running?))) else { continue };
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let (_, changes) = jobs.entry(&job.job).or_insert((most, Vec::new()));
-        changes.extend(life.tries.values().filter_map(|one| changes_of(task, one)).flatten());
-    }
+    let certain = |one: &Try<'_>| {
+        one.answers.iter().find(|(_, answer)| answer.verdict == "accepted")?;
+        one.sent.first().map(|(sent, _)| sent.mono_ns)
+    };
     let (mut looked_at, mut at_the_limit) = (0_u64, 0_u64);
-    for (job, (most, mut changes)) in jobs {
-        changes.sort_unstable();
+    for (job, (most, changes)) in changes_by_job(&tasks, certain) {
         let mut running: BTreeMap<&str, usize> = BTreeMap::new();
         for change in changes {
             if !change.begins {
@@ -57,22 +52,12 @@ pub fn running(history: &History, _: &Options) -> Vec<Judgement> {
 /// been let in. What is due then waits, and nobody is to blame. An attempt counts until its report was first answered,
 /// in whatever way; one that never had an answer does not count, since by when the leader gave it up is not in the history.
 pub(super) fn full<'a>(tasks: &Tasks<'a>) -> BTreeMap<&'a str, Spans> {
-    let mut jobs: BTreeMap<&str, (usize, Vec<Change<'_>>)> = BTreeMap::new();
-    for (task, life) in &tasks.by_id {
-        let Some((job, most)) = life.job.and_then(|job| Some((job, job.max_running?))) else { continue };
-        let (_, changes) =
-            jobs.entry(&job.job).or_insert((usize::try_from(most).unwrap_or(usize::MAX), Vec::new()));
-        let held = life.tries.values().filter_map(|one| {
-            let (end, _) = one.answers.first()?;
-            between(task, one.accepted().next()?.0, end)
-        });
-        changes.extend(held.flatten());
-    }
-    jobs.into_iter().map(|(job, (most, changes))| (job, at_the_limit(most, changes))).collect()
+    let answered = |one: &Try<'_>| one.answers.first().map(|(answer, _)| answer.mono_ns);
+    let jobs = changes_by_job(tasks, answered).into_iter();
+    jobs.map(|(job, (most, changes))| (job, at_the_limit(most, changes))).collect()
 }
 
-fn at_the_limit(most: usize, mut changes: Vec<Change<'_>>) -> Spans {
-    changes.sort_unstable();
+fn at_the_limit(most: usize, changes: Vec<Change<'_>>) -> Spans {
     let mut running: BTreeMap<&str, usize> = BTreeMap::new();
     let mut since: Option<u64> = None;
     let mut spans = Vec::new();
@@ -102,14 +87,27 @@ struct Change<'a> {
     event: u64,
 }
 
-fn changes_of<'a>(task: &'a str, one: &Try<'_>) -> Option<[Change<'a>; 2]> {
-    one.answers.iter().find(|(_, answer)| answer.verdict == "accepted")?;
-    between(task, one.accepted().next()?.0, one.sent.first()?.0)
-}
-
-fn between<'a>(task: &'a str, begin: &Event, end: &Event) -> Option<[Change<'a>; 2]> {
-    let change = |mono_ns, begins| Change { mono_ns, begins, task, event: begin.i };
-    (begin.mono_ns < end.mono_ns).then(|| [change(begin.mono_ns, true), change(end.mono_ns, false)])
+/// Of each job with a limit, that limit and when its attempts arrived and ended, in order. `end_ns` says when one ended;
+/// those of which it does not know are left out, and so is one that ended before it arrived.
+fn changes_by_job<'a>(
+    tasks: &Tasks<'a>,
+    end_ns: impl Fn(&Try<'_>) -> Option<u64>,
+) -> BTreeMap<&'a str, (usize, Vec<Change<'a>>)> {
+    let mut jobs: BTreeMap<&str, (usize, Vec<Change<'_>>)> = BTreeMap::new();
+    for (task, life) in &tasks.by_id {
+        let Some((job, most)) = life.job.and_then(|job| Some((job, job.max_running?))) else { continue };
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let (_, changes) = jobs.entry(&job.job).or_insert((most, Vec::new()));
+        for one in life.tries.values() {
+            let Some(((begin, _), end_ns)) = one.accepted().next().zip(end_ns(one)) else { continue };
+            if begin.mono_ns < end_ns {
+                let change = |mono_ns, begins| Change { mono_ns, begins, task, event: begin.i };
+                changes.extend([change(begin.mono_ns, true), change(end_ns, false)]);
+            }
+        }
+    }
+    jobs.values_mut().for_each(|(_, changes)| changes.sort_unstable());
+    jobs
 }
 
 fn leave<'a>(running: &mut BTreeMap<&'a str, usize>, task: &'a str) {
