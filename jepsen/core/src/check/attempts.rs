@@ -113,11 +113,11 @@ fn failed_for_good(one: &Try<'_>) -> bool {
     !one.sent.is_empty() && one.sent.iter().all(|(_, sent)| sent.outcome == "failed" && !sent.retryable)
 }
 
-/// D6. An attempt after a failure or a loss arrives no sooner than its backoff (or what the handler asked
-/// for), less one tick; and, when nothing disturbed the cluster and nothing waited for slots, no later than
-/// that and the lateness that is allowed, not counting the time in which its job ran as many tasks as it may; and amid faults no later than the bound on waiting, not counting the
-/// time in which they were in force. What ended by a report is measured by the monotonic clock; what the
-/// leader declared, by the cluster's time in the table.
+/// D6. An attempt after a failure or a loss arrives no sooner than its backoff (or what the handler asked for), less one
+/// tick. When nothing disturbed the cluster it arrives no later than that and the lateness that is allowed, not counting the
+/// time in which all slots were taken; amid faults no later than the bound on waiting, not counting the time in which they
+/// were in force. In neither does the time count in which its job ran as many tasks as it may. What ended by a report is
+/// measured by the monotonic clock; what the leader declared, by the cluster's time in the table.
 pub fn spacing(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("D6");
     let tasks = Tasks::of(history);
@@ -218,23 +218,17 @@ impl Gap<'_> {
         let (acked, _) = self.one.answers.iter().find(|(_, acked)| acked.verdict == "accepted")?;
         let (recv, _) = self.after.receipts.first()?;
         let due_ns = acked.mono_ns + self.wanted_ms * MS;
-        let late_ns = recv.mono_ns.saturating_sub(due_ns);
-        // Before it arrived: by arriving it may have taken the last slot.
-        let before = recv.mono_ns.saturating_sub(1);
-        if calm.busy.touch(due_ns, before) || calm.disturbed.touch(acked.mono_ns, recv.mono_ns) {
-            let held_up = self.full.map(|full| calm.in_force.and(full));
-            let held_up_ns = held_up.as_ref().unwrap_or(&calm.in_force).covered(due_ns, recv.mono_ns);
-            let waited_ms = late_ns.saturating_sub(held_up_ns) / MS;
-            return (waited_ms > options.starvation_ms).then(|| {
-                let what = format!("arrived {waited_ms} ms after it was due, not counting faults");
-                (what, vec![acked.i, recv.i])
-            });
-        }
-        *judged += 1;
-        let in_turn_ns = self.full.map_or(0, |full| full.covered(due_ns, recv.mono_ns));
-        let late_ms = late_ns.saturating_sub(in_turn_ns) / MS;
-        (late_ms > options.lateness_ms).then(|| {
-            let what = format!("arrived {late_ms} ms after it was due, and nothing disturbed the cluster");
+        let in_calm = !calm.disturbed.touch(acked.mono_ns, recv.mono_ns);
+        *judged += u64::from(in_calm);
+        let (held_up, allowed_ms, not_counting) = match in_calm {
+            true => (&calm.busy, options.lateness_ms, "full slots, and nothing disturbed the cluster"),
+            false => (&calm.in_force, options.starvation_ms, "faults"),
+        };
+        let with_its_turn = self.full.map(|full| held_up.and(full));
+        let held_up_ns = with_its_turn.as_ref().unwrap_or(held_up).covered(due_ns, recv.mono_ns);
+        let late_ms = recv.mono_ns.saturating_sub(due_ns).saturating_sub(held_up_ns) / MS;
+        (late_ms > allowed_ms).then(|| {
+            let what = format!("arrived {late_ms} ms after it was due, not counting {not_counting}");
             (what, vec![acked.i, recv.i])
         })
     }

@@ -91,11 +91,10 @@ impl Times {
     }
 }
 
-/// T6. A task with a delay starts, by the monotonic clock, no sooner than its delay after it was asked for
-/// (except by what the cluster's time was put forward meanwhile); and unless a fault other than a step of a
-/// clock is near, or all slots are taken, it reaches an executor no later than its delay and the lateness
-/// that is allowed after it was acknowledged. While clocks are stepped, no more delayed tasks reach executors
-/// at once than the ticks of that time allow.
+/// T6. A task with a delay starts, by the monotonic clock, no sooner than its delay after it was asked for (except by what
+/// the cluster's time was put forward meanwhile). Unless a fault other than a step of a clock is near, it reaches an executor
+/// no later than its delay and the lateness that is allowed after it was acknowledged, not counting the time in which all
+/// slots were taken. While clocks are stepped, no more delayed tasks reach executors at once than the ticks of that time allow.
 pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Judgement> {
     let mut word = Judgement::of("T6");
     let tasks = Tasks::of(history);
@@ -126,13 +125,12 @@ pub fn steps_leave_delays_alone(history: &History, options: &Options) -> Vec<Jud
         }
         let Some(acked) = life.acked_ns() else { continue };
         let due_ns = acked + delay_ms * MS;
-        // Before it arrived: by arriving it may have taken the last slot.
-        let before = receipt.mono_ns.saturating_sub(1);
-        if calm.disturbed.touch(acked, receipt.mono_ns) || calm.busy.touch(due_ns, before) {
+        if calm.disturbed.touch(acked, receipt.mono_ns) {
             continue;
         }
         in_calm += 1;
-        let late_ms = receipt.mono_ns.saturating_sub(due_ns) / MS;
+        let waited_ns = receipt.mono_ns.saturating_sub(due_ns);
+        let late_ms = waited_ns.saturating_sub(calm.busy.covered(due_ns, receipt.mono_ns)) / MS;
         lateness_ms.push(late_ms);
         if late_ms > options.lateness_ms {
             let what = format!("arrived {late_ms} ms late after a delay of {delay_ms} ms, in calm");
