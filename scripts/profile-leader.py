@@ -3,7 +3,7 @@
 `perf` for some seconds, while a load runs, and divides what it used by the tasks that ended meanwhile.
 
     orloj bench max --seconds 120 --keep &
-    scripts/profile-leader.py --seconds 20
+    scripts/profile-leader.py --seconds 4
 
 Takes replicas without TLS, by their command line `orloj server --config FILE`. Ends with 1 when nobody leads, or when the
 leadership moved meanwhile."""
@@ -55,7 +55,7 @@ def cpu_s(pid):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=int, default=10, help="how long (10)")
+    parser.add_argument("--seconds", type=int, default=4, help="how long (4); reading what was recorded takes ten times as long")
     parser.add_argument("--folder", default="", help="take only replicas whose configuration lies below it")
     arguments = parser.parse_args()
     leader = next(((pid, api) for pid, api in replicas(arguments.folder) if leads(api)), None)
