@@ -36,7 +36,7 @@ CURVES = {
     "history": ("finished tasks in the table", ["max", "--seconds", "30"],
                 [(str(n), ["--finished", str(n)]) for n in (0, 10_000, 100_000, 300_000, 1_000_000)], MAX),
     "pending": ("tasks of a later hour", ["pending"],
-                [(str(n), ["--tasks", str(n)]) for n in (10_000, 100_000, 1_000_000)], REST),
+                [(str(n), ["--tasks", str(n)]) for n in (20_000, 100_000, 1_000_000)], REST),
     "ready": ("ready tasks that nobody takes", ["pending", "--soon", "0"],
               [(str(n), ["--tasks", str(n), "--ready", str(n)]) for n in (10_000, 100_000, 1_000_000)], READY),
     "killed": ("ready tasks that nobody takes, while leaders are killed", ["failover", "--kills", "5"],
