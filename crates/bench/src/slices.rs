@@ -1,4 +1,7 @@
-//! Throughput over time: a rate for each slice, so that a fall shows. Pure.
+//! Throughput over time: a rate for each slice, so that a fall shows; and what a task cost meanwhile, so that a fall can be
+//! told from a machine that slows down. Pure.
+
+use std::ops::Range;
 
 /// A count at an instant.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,20 +17,25 @@ pub struct Sample {
 pub fn rates(samples: &[Sample], width_s: f64) -> Vec<f64> {
     let Some(last) = samples.last() else { return Vec::new() };
     let slices = (last.at_s / width_s).floor() as usize;
-    let bounds: Vec<f64> = (0..=slices).map(|slice| count_at(samples, slice as f64 * width_s)).collect();
+    let points: Vec<(f64, f64)> = samples.iter().map(|sample| (sample.at_s, sample.count as f64)).collect();
+    let bounds: Vec<f64> = (0..=slices).map(|slice| sum_at(&points, slice as f64 * width_s)).collect();
     bounds.windows(2).map(|pair| ((pair[1] - pair[0]) / width_s * 10.0).round() / 10.0).collect()
 }
 
-fn count_at(samples: &[Sample], at_s: f64) -> f64 {
-    let next = samples.partition_point(|sample| sample.at_s < at_s);
-    let before = match next {
-        0 => Sample { at_s: 0.0, count: 0 },
-        next => samples[next - 1],
-    };
-    let Some(after) = samples.get(next) else { return before.count as f64 };
-    let span = after.at_s - before.at_s;
-    let part = if span > 0.0 { (at_s - before.at_s) / span } else { 1.0 };
-    before.count as f64 + part * (after.count - before.count) as f64
+/// A sum that only grows, 0 at first, at an instant between two at which it is known.
+fn sum_at(points: &[(f64, f64)], at_s: f64) -> f64 {
+    let next = points.partition_point(|(known_s, _)| *known_s < at_s);
+    let (before_s, before) = next.checked_sub(1).map_or((0.0, 0.0), |place| points[place]);
+    let Some((after_s, after)) = points.get(next) else { return before };
+    let span_s = after_s - before_s;
+    let part = if span_s > 0.0 { (at_s - before_s) / span_s } else { 1.0 };
+    before + part * (after - before)
+}
+
+/// Which slices are the first ones and which the last ones, of so many: a tenth of all, and two at least; and a quarter.
+/// `None` below four.
+fn ends(slices: usize) -> Option<(Range<usize>, Range<usize>)> {
+    (slices >= 4).then(|| (0..(slices / 10).max(2), slices - slices.div_ceil(4)..slices))
 }
 
 /// How throughput went on.
@@ -44,14 +52,69 @@ pub struct Course {
 /// How these rates went on from the beginning to the end. What comes before the first slice is not in it, so a workload
 /// that warms up does that before. `None` below four slices, and when nothing was done in the first ones.
 pub fn course(rates: &[f64]) -> Option<Course> {
-    if rates.len() < 4 {
-        return None;
-    }
+    let (first, last) = ends(rates.len())?;
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
-    let first = mean(&rates[..(rates.len() / 10).max(2)]);
-    let last = mean(&rates[rates.len() - rates.len().div_ceil(4)..]);
-    let fall_pct = ((first - last) / first * 1_000.0).round() / 10.0;
-    (first > 0.0).then_some(Course { first, last, fall_pct })
+    let (first, last) = (mean(&rates[first]), mean(&rates[last]));
+    (first > 0.0).then(|| Course { first, last, fall_pct: fall_pct(first, last) })
+}
+
+/// How much lower the second is than the first, in per cent, to one place.
+fn fall_pct(first: f64, last: f64) -> f64 {
+    ((first - last) / first * 1_000.0).round() / 10.0
+}
+
+/// CPU time that was spent until an instant, in s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spent {
+    /// Seconds since the start.
+    pub at_s: f64,
+    /// Of all replicas.
+    pub replicas_s: f64,
+    /// Of the load and the executors.
+    pub clients_s: f64,
+}
+
+/// CPU time for each task in some slices, in ms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// Of all replicas.
+    pub replicas_ms: f64,
+    /// Of the load and the executors.
+    pub clients_ms: f64,
+}
+
+/// What a task cost in the slices that [`Course`] compares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    /// In the first slices.
+    pub first: Cost,
+    /// In the last quarter.
+    pub last: Cost,
+    /// [`Course::fall_pct`], had the machine kept the pace of the first slices. The clients do the same for each task all
+    /// along, so that what they need for it tells the pace: memory and caches that others use as well slow down both. It
+    /// holds for a machine whose cores are busy; where something else is scarce, it excuses more than the machine did.
+    pub fall_at_pace_pct: f64,
+}
+
+/// What a task cost at the beginning and at the end of these slices. `None` where [`course`] is, and where one of the two
+/// has no tasks or no CPU time.
+pub fn costs(rates: &[f64], width_s: f64, spent: &[Spent]) -> Option<Costs> {
+    let (first, last) = ends(rates.len())?;
+    let course = course(rates)?;
+    let replicas: Vec<(f64, f64)> = spent.iter().map(|spent| (spent.at_s, spent.replicas_s)).collect();
+    let clients: Vec<(f64, f64)> = spent.iter().map(|spent| (spent.at_s, spent.clients_s)).collect();
+    let cost = |slices: &Range<usize>| {
+        let tasks = rates[slices.clone()].iter().sum::<f64>() * width_s;
+        let within = |points: &[(f64, f64)]| {
+            let until = |slice: usize| sum_at(points, slice as f64 * width_s);
+            (until(slices.end) - until(slices.start)) * 1e3 / tasks
+        };
+        Cost { replicas_ms: within(&replicas), clients_ms: within(&clients) }
+    };
+    let (first, last) = (cost(&first), cost(&last));
+    let at_pace = course.last * (last.clients_ms / first.clients_ms);
+    let known = [first, last].iter().all(|cost| cost.clients_ms > 0.0 && cost.clients_ms.is_finite());
+    known.then(|| Costs { first, last, fall_at_pace_pct: fall_pct(course.first, at_pace) })
 }
 
 #[cfg(test)]
@@ -88,6 +151,36 @@ mod tests {
         rates[..12].fill(140.0);
         let course = course(&rates).unwrap();
         assert_eq!((course.first, course.last, course.fall_pct), (140.0, 90.0, 35.7));
+    }
+
+    /// CPU time at the end of each slice of 10 s, of which the replicas have twice as much as the clients.
+    fn spent(clients_ms: &[f64], rates: &[f64]) -> Vec<Spent> {
+        let mut sum_s = 0.0;
+        let each = clients_ms.iter().zip(rates).enumerate().map(|(slice, (ms, rate))| {
+            sum_s += ms / 1e3 * rate * 10.0;
+            Spent { at_s: (slice + 1) as f64 * 10.0, replicas_s: 2.0 * sum_s, clients_s: sum_s }
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn a_machine_that_slows_down_is_not_a_fall_of_the_product() {
+        let (rates, clients_ms) = ([100.0, 100.0, 90.0, 80.0], [0.4, 0.4, 0.45, 0.5]);
+        let slowed = costs(&rates, 10.0, &spent(&clients_ms, &rates)).unwrap();
+        let near = |is: f64, shall: f64| assert!((is - shall).abs() < 1e-9, "{is} instead of {shall}");
+        near(slowed.first.clients_ms, 0.4);
+        near(slowed.last.clients_ms, 0.5);
+        near(slowed.last.replicas_ms, 1.0);
+        near(slowed.fall_at_pace_pct, 0.0);
+        let steady = costs(&rates, 10.0, &spent(&[0.4; 4], &rates)).unwrap();
+        near(steady.fall_at_pace_pct, 20.0);
+    }
+
+    #[test]
+    fn without_cpu_time_there_is_no_cost() {
+        assert_eq!(costs(&[10.0; 4], 10.0, &[]), None);
+        assert_eq!(costs(&[10.0; 3], 10.0, &spent(&[0.4; 3], &[10.0; 3])), None);
+        assert_eq!(costs(&[10.0, 10.0, 10.0, 0.0], 10.0, &spent(&[0.4; 4], &[10.0; 4])), None);
     }
 
     #[test]

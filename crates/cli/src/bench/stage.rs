@@ -20,6 +20,7 @@ use super::cluster::Cluster;
 use super::progress::Progress;
 use crate::exit::Failure;
 
+mod cpu;
 mod executors;
 
 use executors::{Executors, listen};
@@ -40,15 +41,6 @@ const WARM_TASKS: u64 = 3_000;
 const LOOK_UP: u64 = 200_000;
 /// What the API takes as the body of a batch, in bytes, and what each task takes of it beside its payload.
 const BATCH_BYTES: (u32, u32) = (orloj_wire::rest::BATCH_BODY_LIMIT as u32, 400);
-
-/// CPU time since some beginning, in s.
-#[derive(Debug, Clone, Copy)]
-pub struct Cpu {
-    /// Of the whole machine.
-    pub machine_s: f64,
-    /// Of the replicas, of the bench and its parts, and of those of them that have ended.
-    pub bench_s: f64,
-}
 
 /// Everything that a run needs.
 pub struct Stage {
@@ -287,19 +279,6 @@ impl Stage {
         let mut load = PartProcess::start_as("load", "load-2", &logs)?;
         connect(&mut load, Target { keys: vec![key], ..self.cluster.target().clone() }).await?;
         Ok(load)
-    }
-
-    /// CPU time of the whole machine and of the bench so far; `None` where not all of its processes are known.
-    pub fn cpu(&self) -> Option<Cpu> {
-        let (executors_s, load_s) = self.others_cpu_s();
-        let bench_s = usage::own_cpu_s() + self.cluster.alive_cpu_s()? + executors_s + load_s;
-        Some(Cpu { machine_s: usage::machine_cpu_s(), bench_s })
-    }
-
-    /// CPU time of the executors and of the load since they started, in s.
-    pub fn others_cpu_s(&self) -> (f64, f64) {
-        let of = |pid| usage::of(pid).cpu_s;
-        (self.executors.as_ref().map_or(0.0, |executors| of(executors.pid)), of(self.load.pid()))
     }
 
     /// Adds what each process has used, and of the replicas what the table shows.

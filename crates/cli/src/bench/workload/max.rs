@@ -6,7 +6,7 @@ use orloj_bench::figures::{Run, Shown};
 use orloj_bench::message::LoadSpec;
 use orloj_bench::outcome::{Outcome, add_requests};
 use orloj_bench::plan::{Due, Plan};
-use orloj_bench::slices::{Sample, course, rates};
+use orloj_bench::slices::{Sample, Spent, costs, course, rates};
 use tokio::time::Instant;
 
 use super::super::args::{LoadArgs, Way};
@@ -36,8 +36,10 @@ pub async fn run(stage: &mut Stage, way: Way) -> anyhow::Result<Run> {
     };
     let (begin, begin_ms) = (Instant::now(), stage.now_ms());
     let (before_s, others_before) = (stage.cluster.cpu_s(), stage.others_cpu_s());
+    let watch = stage.watch_cpu();
     stage.begin_submit(&spec).await?;
     let submitted = stage.submitted(0).await?;
+    let spent = watch.map(|watch| watch.spent()).unwrap_or_default();
     let (took_s, replicas_s, others) =
         (begin.elapsed().as_secs_f64(), stage.cluster.cpu_s() - before_s, stage.others_cpu_s());
     let done = stage.done().saturating_sub(load.finished);
@@ -49,6 +51,7 @@ pub async fn run(stage: &mut Stage, way: Way) -> anyhow::Result<Run> {
     let mut run = Run { errors: submitted.errors.clone(), ..Run::default() };
     run.add("tasks done", "/s", done as f64 / took_s);
     add_slices(stage, &mut run, &load, begin_ms);
+    add_costs(&mut run, &load, &spent);
     add_requests(&mut run, "submit", &submitted, &[Shown::P50, Shown::P99]);
     // The handlers have seen those with which the table was filled, too.
     let (sent, acknowledged) = (submitted.sent, load.finished + submitted.acknowledged);
@@ -80,6 +83,16 @@ fn add_slices(stage: &Stage, run: &mut Run, load: &LoadArgs, begin_ms: i64) {
     if let Some(least) = least {
         run.add("slowest slice", "/s", least);
     }
+}
+
+/// What a task cost at the beginning and at the end, and how much of the fall that leaves to the product.
+fn add_costs(run: &mut Run, load: &LoadArgs, spent: &[Spent]) {
+    let Some(costs) = costs(&run.slices, load.slice_s as f64, spent) else { return };
+    for (when, cost) in [("first slices", costs.first), ("last quarter", costs.last)] {
+        run.add(format!("replicas' CPU per task, {when}"), "ms", cost.replicas_ms);
+        run.add(format!("clients' CPU per task, {when}"), "ms", cost.clients_ms);
+    }
+    run.add("fall, at the machine's pace of the first slices", "%", costs.fall_at_pace_pct);
 }
 
 /// Lets so many tasks run and be kept.
