@@ -12,6 +12,7 @@ use orloj_wire::clock::{Clock as _, SystemClock};
 use orloj_wire::time::Time;
 use rand::RngExt as _;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Failure, Outcome};
 use crate::process::stop_token;
@@ -24,6 +25,7 @@ mod cluster;
 pub mod part;
 mod progress;
 mod report;
+mod scratch;
 mod stage;
 mod workload;
 
@@ -43,15 +45,11 @@ pub fn run(args: &BenchArgs, json: bool) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = stop_token()?;
-        tokio::select! {
-            outcome = measure(args, json) => outcome,
-            // Everything that was started ends with this process.
-            () = stop.cancelled() => Err(anyhow::anyhow!("stopped by a signal").into()),
-        }
+        measure(args, json, &stop).await
     })
 }
 
-async fn measure(args: &BenchArgs, json: bool) -> Outcome {
+async fn measure(args: &BenchArgs, json: bool, stop: &CancellationToken) -> Outcome {
     let plays = plays(args)?;
     let seed = args.seed.unwrap_or_else(|| rand::rng().random_range(0..1 << 32));
     let data = cluster::data_dir(args);
@@ -63,10 +61,16 @@ async fn measure(args: &BenchArgs, json: bool) -> Outcome {
         output::note("orloj bench: this program was built without optimisation; its figures say little");
     }
     let mut report = Report::new(args, machine, seed);
-    let broken = series(args, &plays, seed, &data, &mut report).await.err();
+    // Also without any run: what an earlier bench has left there must not be taken for this one. And a file that cannot be
+    // written is told before anything is measured.
+    report.write().map_err(Failure::usage)?;
+    let broken = tokio::select! {
+        played = series(args, &plays, seed, &data, &mut report) => played.err(),
+        // Everything that the run had started ends with it.
+        () = stop.cancelled() => Some(anyhow::anyhow!("stopped by a signal").into()),
+    };
     if let Some(failure) = &broken {
         report.break_off(failure.to_string());
-        // Also without any run: what an earlier bench has left there must not be taken for this one.
         if let Err(error) = report.write() {
             output::note(&format!("orloj bench: {error:#}"));
         }
@@ -93,14 +97,8 @@ fn plays(args: &BenchArgs) -> Result<Vec<Play>, Failure> {
         ref wished => wished.to_vec(),
     };
     let plays: Vec<Play> = workloads.into_iter().flat_map(|workload| Play::of(workload, args)).collect();
-    let others = !args.other.servers.is_empty();
-    match plays.iter().find(|play| others && play.wants_own_cluster()) {
-        None => Ok(plays),
-        Some(play) => Err(Failure::usage(anyhow::anyhow!(
-            "{} restarts replicas or makes callers: it runs without --servers alone",
-            play.name()
-        ))),
-    }
+    plays.iter().try_for_each(|play| play.check(args)).map_err(Failure::usage)?;
+    Ok(plays)
 }
 
 /// Plays everything as often as was asked for, and writes the report after each run.
@@ -111,7 +109,7 @@ async fn series(
     data: &Path,
     report: &mut Report<'_>,
 ) -> Result<(), Failure> {
-    let rounds = 1..=args.runs.max(1);
+    let rounds = 1..=args.runs;
     let names = rounds.clone().flat_map(|_| plays.iter().map(|play| play.name())).collect();
     let mut progress = Progress::new(args.quiet, names);
     for number in rounds {

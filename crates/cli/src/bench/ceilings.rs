@@ -10,7 +10,8 @@ use orloj_bench::message::{FromLoad, LoadSpec, NullListens, Target, ToLoad, Via}
 use orloj_bench::plan::{Due, Pace, Plan};
 
 use super::child::PartProcess;
-use super::cluster;
+use super::scratch::Scratch;
+use crate::exit::Failure;
 
 /// How long each way of writing to the disk is measured.
 const DISK: Duration = Duration::from_secs(1);
@@ -21,12 +22,12 @@ const LOOPBACK: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The folder cannot be used, or a part of the bench has gone.
-pub async fn measure(clients: u32, data: &Path) -> anyhow::Result<Ceilings> {
-    let append = syncs(data, Place::Append).await?;
-    let overwrite = syncs(data, Place::Overwrite).await?;
-    let scratch = cluster::new_scratch(data)?;
-    let loopback = loopback(clients, &scratch).await?;
-    std::fs::remove_dir_all(&scratch).with_context(|| format!("cannot remove {}", scratch.display()))?;
+pub async fn measure(clients: u32, data: &Path) -> Result<Ceilings, Failure> {
+    let scratch = Scratch::new(data, false).map_err(Failure::usage)?;
+    let append = syncs(scratch.path(), Place::Append).await?;
+    let overwrite = syncs(scratch.path(), Place::Overwrite).await?;
+    let loopback = loopback(clients, scratch.path()).await?;
+    scratch.remove()?;
     Ok(Ceilings { append, overwrite, loopback })
 }
 

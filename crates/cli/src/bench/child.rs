@@ -1,7 +1,7 @@
 //! A part of the bench as a child process: told and asked in lines of JSON.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,18 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
+use crate::dev::fleet::log_tail;
 use crate::process::send;
 
 /// For a part to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// Lines of its log that are shown when a part has ended though it was not to.
+const TAIL_LINES: usize = 20;
 
 /// A part that runs. It is killed when it is dropped.
 pub struct PartProcess<T> {
     name: &'static str,
+    log: PathBuf,
     process: Child,
     input: Speaker,
     messages: mpsc::UnboundedReceiver<serde_json::Result<T>>,
@@ -62,13 +66,14 @@ impl<T: DeserializeOwned + Send + 'static> PartProcess<T> {
     /// As there.
     pub fn start_as(part: &'static str, name: &'static str, logs: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(logs)?;
-        let log = File::create(logs.join(format!("bench-{name}.log")))?;
+        let log = logs.join(format!("bench-{name}.log"));
+        let writer = File::create(&log)?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut process = Command::new(program)
             .args(["bench-part", part, "--exit-with-parent", &std::process::id().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(log)
+            .stderr(writer)
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -85,7 +90,8 @@ impl<T: DeserializeOwned + Send + 'static> PartProcess<T> {
                 }
             }
         });
-        Ok(PartProcess { name, process, input: Speaker { input: Arc::new(Mutex::new(input)) }, messages })
+        let input = Speaker { input: Arc::new(Mutex::new(input)) };
+        Ok(PartProcess { name, log, process, input, messages })
     }
 
     /// Its process id; 0 once it has ended.
@@ -105,7 +111,7 @@ impl<T: DeserializeOwned + Send + 'static> PartProcess<T> {
     pub async fn next(&mut self) -> anyhow::Result<T> {
         match self.messages.recv().await {
             Some(message) => message.with_context(|| format!("the part {} is not understood", self.name)),
-            None => bail!("the part {} of the bench ended: its log is bench-{}.log", self.name, self.name),
+            None => bail!("the part {} of the bench ended:\n{}", self.name, log_tail(&self.log, TAIL_LINES)),
         }
     }
 

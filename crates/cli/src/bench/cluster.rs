@@ -1,8 +1,7 @@
 //! The cluster that is measured: one that the bench starts, in a folder of its own, or one that runs already.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::args::{BenchArgs, OtherArgs};
+use super::scratch::Scratch;
 use crate::cert::AUTHORITY;
 use crate::dev::certificates;
 use crate::dev::files::{self, Wishes};
@@ -25,7 +25,7 @@ use crate::dev::plan::{Layout, Plan, Wish};
 use crate::dev::ready;
 use crate::exit::Failure;
 use crate::process::send;
-use crate::secret::{new_key_id, read_private};
+use crate::secret::read_private;
 
 /// Lines of a failed replica's log that are shown.
 const TAIL_LINES: usize = 20;
@@ -43,9 +43,9 @@ pub struct Cluster {
     executor_secret: String,
     /// Where everything speaks TLS: the folder of all certificates.
     certificates: Option<PathBuf>,
-    scratch: PathBuf,
-    keep: bool,
     kind: Kind,
+    /// Dropped last, when nobody writes there any more.
+    scratch: Scratch,
 }
 
 enum Kind {
@@ -64,6 +64,14 @@ struct Own {
     deaths: Vec<String>,
 }
 
+/// A bench that is broken off leaves no processes behind.
+impl Drop for Own {
+    fn drop(&mut self) {
+        let alive = self.fleet.members().iter().filter_map(|member| member.pid);
+        alive.for_each(|pid| send(pid, Signal::KILL));
+    }
+}
+
 impl Own {
     /// Takes note of the end of a process that was not to end.
     fn note_death(&mut self, ended: &Ended) {
@@ -78,21 +86,19 @@ impl Cluster {
     /// # Errors
     /// A folder or files that cannot be used, a replica that does not start.
     pub async fn start(args: &BenchArgs) -> Result<Cluster, Failure> {
-        let scratch = new_scratch(&data_dir(args)).map_err(Failure::usage)?;
-        let started = Cluster::start_in(args, scratch.clone()).await;
-        if started.is_err() && !args.own.keep {
-            // The error that matters is the first one; it shows what a replica wrote.
-            let _ = fs::remove_dir_all(&scratch);
-        }
-        started
-    }
-
-    async fn start_in(args: &BenchArgs, scratch: PathBuf) -> Result<Cluster, Failure> {
+        let scratch = Scratch::new(&data_dir(args), args.own.keep).map_err(Failure::usage)?;
         let via = args.load.via.into();
         if !args.other.servers.is_empty() {
-            return other(&args.other, via, scratch, args.own.keep).map_err(Failure::usage);
+            let cluster = other(&args.other, via, scratch).map_err(Failure::usage)?;
+            cluster
+                .client()?
+                .cluster()
+                .await
+                .context("the cluster of --servers cannot be used")
+                .map_err(Failure::usage)?;
+            return Ok(cluster);
         }
-        let layout = Layout::new(&scratch)?;
+        let layout = Layout::new(scratch.path())?;
         let replicas = Some(args.own.replicas);
         let wish = Wish { base_port: Some(0), replicas, executors: Some(0), tls: args.own.tls };
         let plan = Plan::load_or_make(&layout, wish).map_err(Failure::usage)?;
@@ -114,8 +120,6 @@ impl Cluster {
             internal: plan.replicas.iter().map(|replica| replica.internal()).collect(),
             executor_secret: keys.executor_secret.clone(),
             certificates: plan.tls().then(|| layout.certificates()),
-            scratch,
-            keep: args.own.keep,
             kind: Kind::Own(Box::new(Own {
                 plan,
                 keys,
@@ -123,6 +127,7 @@ impl Cluster {
                 spent: BTreeMap::new(),
                 deaths: Vec::new(),
             })),
+            scratch,
         };
         cluster.start_replicas(&layout).await?;
         Ok(cluster)
@@ -135,11 +140,10 @@ impl Cluster {
             let (config, log) = (layout.config(&name), layout.log(&name));
             own.fleet.start(Spec { name, role: Role::Server, config, log })?;
         }
-        let Own { plan, keys, fleet, .. } = own;
         tokio::select! {
-            ready = ready::wait(layout, plan, keys) => Ok(ready?),
-            ended = fleet.next_end() => {
-                let spec = &fleet.members()[ended.index].spec;
+            ready = ready::wait(layout, &own.plan, &own.keys) => Ok(ready?),
+            ended = own.fleet.next_end() => {
+                let spec = &own.fleet.members()[ended.index].spec;
                 let tail = log_tail(&spec.log, TAIL_LINES);
                 Err(Failure::usage(anyhow::anyhow!("{} ended: {}\n{tail}", spec.name, ended.status)))
             }
@@ -180,7 +184,7 @@ impl Cluster {
 
     /// The folder of this run.
     pub fn scratch(&self) -> &Path {
-        &self.scratch
+        self.scratch.path()
     }
 
     /// A client that signs as the caller.
@@ -332,7 +336,7 @@ impl Cluster {
 
     /// Keeps the folder, whatever becomes of the cluster.
     pub fn keep(&mut self) {
-        self.keep = true;
+        self.scratch.keep();
     }
 
     /// Stops what was started, and removes the folder unless it shall be kept.
@@ -343,43 +347,8 @@ impl Cluster {
         if let Kind::Own(own) = &mut self.kind {
             own.fleet.stop().await;
         }
-        if !self.keep {
-            fs::remove_dir_all(&self.scratch)
-                .with_context(|| format!("cannot remove {}", self.scratch.display()))?;
-        }
-        Ok(())
+        self.scratch.remove()
     }
-}
-
-/// A bench that is broken off leaves neither processes nor data behind.
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Kind::Own(own) = &self.kind {
-            own.fleet
-                .members()
-                .iter()
-                .filter_map(|member| member.pid)
-                .for_each(|pid| send(pid, Signal::KILL));
-        }
-        if !self.keep {
-            // After a stop in order there is nothing left to remove.
-            let _ = fs::remove_dir_all(&self.scratch);
-        }
-    }
-}
-
-/// A new private folder in `parent`.
-///
-/// # Errors
-/// It cannot be made.
-pub fn new_scratch(parent: &Path) -> anyhow::Result<PathBuf> {
-    let scratch = parent.join(new_key_id("orloj-bench-"));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&scratch)
-        .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
-    Ok(scratch)
 }
 
 /// The folder that the data of all runs goes to.
@@ -387,12 +356,7 @@ pub fn data_dir(args: &BenchArgs) -> PathBuf {
     args.own.dir.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-fn other(
-    args: &OtherArgs,
-    via: orloj_bench::message::Via,
-    scratch: PathBuf,
-    keep: bool,
-) -> anyhow::Result<Cluster> {
+fn other(args: &OtherArgs, via: orloj_bench::message::Via, scratch: Scratch) -> anyhow::Result<Cluster> {
     let secret = |path: &Option<PathBuf>| {
         let path = path.as_ref().context("a file with a secret is missing")?;
         anyhow::Ok(read_private(path)?.trim().to_owned())
@@ -408,7 +372,7 @@ fn other(
     };
     let executor_secret = secret(&args.executor_secret_file)?;
     let (internal, kind) = (args.internal.clone(), Kind::Other(args.pids.clone()));
-    Ok(Cluster { target, internal, executor_secret, certificates: None, scratch, keep, kind })
+    Ok(Cluster { target, internal, executor_secret, certificates: None, kind, scratch })
 }
 
 /// Makes the certificates of all processes, those of the bench's executors among them; returns that of the authority.

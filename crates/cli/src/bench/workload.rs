@@ -1,5 +1,6 @@
 //! The workloads. Each plays one run on a stage and says what it measured.
 
+use anyhow::bail;
 use orloj_bench::figures::Run;
 
 use super::args::{BenchArgs, Way, Workload};
@@ -63,6 +64,33 @@ impl Play {
         matches!(self.workload, Workload::Pending | Workload::Failover | Workload::Jobs | Workload::Callers)
     }
 
+    /// Whether the options allow it; `Err` names those that do not go together, with their values.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn check(self, args: &BenchArgs) -> anyhow::Result<()> {
+        let (load, replicas) = (&args.load, args.own.replicas);
+        let name = self.name();
+        if self.wants_own_cluster() && !args.other.servers.is_empty() {
+            bail!("{name} restarts replicas or makes callers: it runs without --servers alone");
+        }
+        match self.workload {
+            Workload::Failover if replicas < 3 => {
+                bail!("{name} goes on without its leader: --replicas must be 3 at least, and is {replicas}")
+            }
+            Workload::Pending | Workload::Jobs if replicas == 1 && load.changes > 0 => bail!(
+                "{name} moves the leadership: --replicas must be 2 at least, and is 1; or --changes 0, and is {}",
+                load.changes
+            ),
+            Workload::Jobs if load.fires > load.jobs => bail!(
+                "{name} fires no job twice a second: --fires must be at most --jobs, and is {} of {}",
+                load.fires,
+                load.jobs
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Plays it.
     ///
     /// # Errors
@@ -88,10 +116,15 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
+    fn args(line: &str) -> BenchArgs {
+        match Cli::try_parse_from(line.split_whitespace()).unwrap().command {
+            Command::Bench(args) => *args,
+            other => panic!("not a bench: {other:?}"),
+        }
+    }
+
     fn plays(line: &str) -> Vec<String> {
-        let Command::Bench(args) = Cli::try_parse_from(line.split_whitespace()).unwrap().command else {
-            panic!("not a bench: {line}");
-        };
+        let args = args(line);
         let of = |workload: &Workload| Play::of(*workload, &args);
         args.workloads.iter().flat_map(of).map(Play::name).collect()
     }
@@ -131,9 +164,71 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_within_the_bounds_of_the_api() {
-        assert!(Cli::try_parse_from(["orloj", "bench", "--payload", "130001"]).is_err());
-        assert!(Cli::try_parse_from(["orloj", "bench", "--batch", "1001"]).is_err());
-        assert!(Cli::try_parse_from(["orloj", "bench", "--batch", "1"]).is_err());
+    fn what_is_out_of_bounds_is_named_with_its_value_before_anything_starts() {
+        let wrong = [
+            "--runs 0",
+            "--replicas 0",
+            "--replicas 10",
+            "--set foo",
+            "--set =1",
+            "--executors 0",
+            "--slots 0",
+            "--clients 0",
+            "--batch-clients 0",
+            "--batch 1",
+            "--batch 1001",
+            "--payload 130001",
+            "--tasks 0",
+            "--tasks 1000000001",
+            "--spread-s 0",
+            "--lead-s 86401",
+            "--rate 0",
+            "--rate NaN",
+            "--rate 1e7",
+            "--seconds 0",
+            "--seconds 86401",
+            "--sleep-ms 86400001",
+            "--outstanding 0",
+            "--slice-s 0",
+            "--every-s 9",
+            "--kills 0",
+            "--jobs 0",
+            "--hammer-clients 0",
+        ];
+        for options in wrong {
+            let line = format!("orloj bench {options}");
+            let told = Cli::try_parse_from(line.split_whitespace()).expect_err(options).to_string();
+            let (option, value) = options.split_once(' ').unwrap();
+            assert!(told.contains(option) && told.contains(value), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_another_cluster_asks_for_its_address() {
+        for options in ["--access-key ak_X", "--pids 7", "--internal 127.0.0.1:2", "--secret-file s"] {
+            let line = format!("orloj bench {options}");
+            let told = Cli::try_parse_from(line.split_whitespace()).expect_err(options).to_string();
+            assert!(told.contains("--servers"), "{told}");
+        }
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_are_named() {
+        let wrong = [
+            ("failover --replicas 2", "--replicas must be 3 at least, and is 2"),
+            ("pending --replicas 1", "--changes 0, and is 5"),
+            ("jobs --replicas 1", "--replicas must be 2 at least, and is 1"),
+            ("jobs --jobs 10", "--fires must be at most --jobs, and is 1000 of 10"),
+        ];
+        for (line, why) in wrong {
+            let args = args(&format!("orloj bench {line}"));
+            let play = Play::of(args.workloads[0], &args)[0];
+            let told = play.check(&args).expect_err(line).to_string();
+            assert!(told.contains(why), "{told}");
+        }
+        for line in ["failover", "pending --replicas 1 --changes 0", "jobs", "life --replicas 1"] {
+            let args = args(&format!("orloj bench {line}"));
+            Play::of(args.workloads[0], &args)[0].check(&args).expect(line);
+        }
     }
 }

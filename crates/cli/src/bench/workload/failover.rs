@@ -36,7 +36,7 @@ const SUBMIT_S: f64 = 7_200.0;
 pub async fn run(stage: &mut Stage) -> anyhow::Result<Run> {
     stage.warm_up(Way::Single).await?;
     make_backlog(stage).await?;
-    let (kills, every_s) = (stage.args.load.kills, stage.args.load.every_s.max(10));
+    let (kills, every_s) = (stage.args.load.kills, stage.args.load.every_s);
     let spec = LoadSpec {
         key_prefix: Some(stage.key_prefix()),
         ..steady::spec(stage, u64::from(kills) * every_s + BEFORE_KILL.as_secs())
