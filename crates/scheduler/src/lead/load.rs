@@ -10,7 +10,7 @@
 //! anything meanwhile, since its round has begun.
 
 use orloj_model::id::Millis;
-use orloj_model::key::{DueKey, NextKey, ReadyKey, RunningKey, TimeKey};
+use orloj_model::key::{DueKey, NextKey, ReadyKey, RunningKey, ShardKey, TimeKey};
 use orloj_model::mutant::{Mutant, is_on};
 use orloj_model::query;
 use orloj_model::tables::Read;
@@ -23,6 +23,10 @@ use crate::core::{Core, Now};
 
 /// Shards whose rows are read at one go: two or three reads each.
 const SHARDS_PER_PAGE: usize = 512;
+/// Pages of ready shards whose keys are read at one go. The most urgent come first in their index, and their rows lie in
+/// the order of their ids: those of 16,384 tasks that came together lie together, and where they are read in that order
+/// the database unpacks each of its blocks once for many of them instead of once for each.
+const PAGES_OF_KEYS: usize = 32;
 
 /// Leases of earlier leaders, and then what is ready.
 #[derive(Debug)]
@@ -38,7 +42,11 @@ pub(super) struct Inheritance {
 #[derive(Debug)]
 enum Inherited {
     Leases(Option<RunningKey>),
-    Ready(Option<ReadyKey>),
+    Ready {
+        after: Option<ReadyKey>,
+        /// Shards up to there whose rows are still to be read, the last one first.
+        left: Vec<ShardKey>,
+    },
 }
 
 impl Inheritance {
@@ -48,7 +56,7 @@ impl Inheritance {
 
     /// Takes in the next page; whether there may be another. What limits callers must be known, and the executors.
     pub(super) fn page<R: Read>(&mut self, view: &R, core: &mut Core, now: Now) -> Result<bool, R::Error> {
-        match &self.place {
+        match &mut self.place {
             Inherited::Leases(after) => {
                 let page = query::running(view, after.as_ref(), self.page)?;
                 self.shards += page.len();
@@ -64,22 +72,28 @@ impl Inheritance {
                     Some((last, _)) => Inherited::Leases(Some(last)),
                     None => {
                         core.lose_orphans();
-                        Inherited::Ready(None)
+                        Inherited::Ready { after: None, left: Vec::new() }
                     }
                 };
                 Ok(true)
             }
-            Inherited::Ready(after) => {
-                let (page, mut specs) = (query::ready(view, *after, self.page)?, rows::Specs::default());
+            Inherited::Ready { after, left } => {
+                if left.is_empty() {
+                    let keys = query::ready(view, *after, self.page * PAGES_OF_KEYS)?;
+                    let Some(last) = keys.last() else { return Ok(false) };
+                    *after = Some(*last);
+                    left.extend(keys.iter().map(|key| key.shard));
+                    left.sort_unstable_by(|one, other| other.cmp(one));
+                }
+                let (page, mut specs) =
+                    (left.split_off(left.len().saturating_sub(self.page)), rows::Specs::default());
                 self.shards += page.len();
-                for key in &page {
-                    if let Some(candidate) = rows::candidate(view, key.shard, &mut specs)? {
+                for shard in page.into_iter().rev() {
+                    if let Some(candidate) = rows::candidate(view, shard, &mut specs)? {
                         rows::ready(core, view, candidate, now)?;
                     }
                 }
-                let last = page.last().copied();
-                self.place = Inherited::Ready(last);
-                Ok(last.is_some())
+                Ok(true)
             }
         }
     }
