@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 pub use batch::{Change, WriteBatch};
 
+/// Bytes in front of each key of a [`Purpose::State`] database, which name the group and the table. What the engine does may
+/// go by them, as rows of one table come and go together.
+pub(crate) const PREFIX: usize = 5;
+
 /// What an engine says of a fault: of the disk, or damage that its checksums found. The node stops at the
 /// first one.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use orloj_model::tables::{RawRow, Read, TableId};
 use serde::de::DeserializeOwned;
 
 use crate::codec;
-use crate::engine::Snapshot;
+use crate::engine::{PREFIX, Snapshot};
 use crate::error::Fault;
 
 use home::Home;
@@ -27,8 +27,6 @@ pub use home::Stamp;
 pub use overlay::Overlay;
 pub use state::{Changed, Position, StateDb};
 
-/// Bytes in front of the model's key: group and table.
-const PREFIX: usize = 5;
 const GROUP: u32 = 0;
 /// Keys of up to so many bytes are put together on the stack where they are only looked at; those of tasks are.
 const SHORT: usize = 64;

@@ -33,7 +33,7 @@ impl Engine for Rocks {
     fn open(&self, dir: &Path, purpose: Purpose) -> Result<Arc<dyn Database>, EngineError> {
         let options = match purpose {
             Purpose::Log => options::log(),
-            Purpose::State => options::state(),
+            Purpose::State => options::state()?,
         };
         Ok(Arc::new(Open::new(dir, &options)?))
     }

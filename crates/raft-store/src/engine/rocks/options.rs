@@ -9,6 +9,8 @@ use rocksdb::{
     Options,
 };
 
+use crate::engine::{EngineError, PREFIX};
+
 const MIB: usize = 1 << 20;
 
 /// What both databases have in common.
@@ -67,17 +69,26 @@ fn few_shards(capacity: usize) -> Cache {
 }
 
 /// Options of the state database: point reads and short ranges over tables of small rows.
-pub(super) fn state() -> Options {
-    let mut options = base_options();
+///
+/// # Errors
+/// RocksDB was built without the partitioner of fixed prefixes.
+pub(super) fn state() -> Result<Options, EngineError> {
+    // RocksDB has this by its name alone.
+    let by_table = format!("sst_partitioner_factory={{id=SstPartitionerFixedPrefixFactory;length={PREFIX}}}");
+    let mut options = base_options().get_options_from_string(by_table).map_err(EngineError::new)?;
     options.set_write_buffer_size(32 * MIB);
     options.set_max_write_buffer_number(3);
     options.set_max_total_wal_size(256 * MIB as u64);
     // What is written last is read and rewritten soonest; only what has sunk deep is worth the time of Zstd.
     let (none, fast, small) = (DBCompressionType::None, DBCompressionType::Lz4, DBCompressionType::Zstd);
     options.set_compression_per_level(&[none, fast, fast, small, small, small, small]);
-    // A file of level 0 has rows of every table, so that each merge of it rewrites all of the next level: it waits until it
-    // is worth it.
-    options.set_level_zero_file_num_compaction_trigger(8);
+    // What is merged goes into small files, none of which has rows of two tables. Tasks and what is kept of them have keys
+    // that grow with time, so that a merge into the last level rewrites the few files that its rows fall into, and moves
+    // those that lie behind everything as they are; a file of 64 MiB with the end of one table and the beginning of the next
+    // would touch half of that level. So a merge costs the same after ten minutes of full load as after one. The level above
+    // is kept small, for each merge out of level 0, whose files have rows of every table, rewrites most of it.
+    options.set_target_file_size_base(8 * MIB as u64);
+    options.set_max_bytes_for_level_base(96 * MIB as u64);
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&few_shards(64 * MIB));
     table.set_cache_index_and_filter_blocks(true);
@@ -101,5 +112,5 @@ pub(super) fn state() -> Options {
     // passes a few hundred thousand marks as a rule. Shorter runs are in every file under load, and to merge for 4,096 in
     // 8,192 rows as well moved each merge on to the last level at once and rewrote most of that.
     options.add_compact_on_deletion_collector_factory(65_536, 58_000, 0.0);
-    options
+    Ok(options)
 }

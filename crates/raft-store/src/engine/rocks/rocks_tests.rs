@@ -96,3 +96,22 @@ fn a_checkpoint_is_a_database_whose_immutable_files_may_be_linked() {
     let taken = Rocks.open(&taken, Purpose::State).unwrap();
     assert_eq!(keys(taken.scan(b"", b"z")), [b"a"], "what was done to the copy does not show");
 }
+
+#[test]
+fn what_is_merged_lies_in_files_of_one_table_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = Rocks.open(dir.path(), Purpose::State).unwrap();
+    let db = inner(&*database);
+    let tables = [1, 2, 9];
+    for round in 0..4_u8 {
+        for table in tables {
+            put(&*database, &[0, 0, 0, 0, table, round], b"row");
+        }
+        db.flush().unwrap();
+    }
+    db.compact_range(None::<&[u8]>, None::<&[u8]>);
+    let ends = |file: rocksdb::LiveFile| (file.start_key.unwrap(), file.end_key.unwrap());
+    let mut files: Vec<_> = db.live_files().unwrap().into_iter().map(ends).collect();
+    files.sort();
+    assert_eq!(files, tables.map(|table| (vec![0, 0, 0, 0, table, 0], vec![0, 0, 0, 0, table, 3])));
+}
