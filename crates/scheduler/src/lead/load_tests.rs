@@ -150,6 +150,29 @@ fn a_lease_that_ends_between_two_pages_is_found_wherever_it_goes() {
 }
 
 #[test]
+fn what_is_no_longer_ready_when_its_row_is_read_does_not_wait() {
+    let mut world = World::new();
+    (0..6).for_each(|number| world.submit(number, -1_000));
+    for number in 0..6 {
+        world.run(Command::MakeReady { shard: shard(number).into() });
+    }
+    let (mut window, mut inheritance) = (world.lead(), Inheritance::new(2));
+    assert!(world.inherit(&mut inheritance), "there are no leases");
+    assert!(world.inherit(&mut inheritance));
+    assert_eq!(world.core.counts().waiting, 2, "of the keys of all six");
+    world.cancel(2);
+    let fence = world.grant(3);
+    // Its next attempt is due in ten seconds.
+    world.run(Command::TimeOut { shard: shard(3).into(), fence, chance: 0 });
+    while world.inherit(&mut inheritance) {}
+    while world.load(&mut window) {}
+    world.tell();
+    assert_eq!(world.core.counts().waiting, 4);
+    assert!(world.due(at(9_000)).is_empty());
+    assert_eq!(world.due(at(11_000)), [3]);
+}
+
+#[test]
 fn all_that_was_applied_during_a_page_is_taken_in_before_the_next_one() {
     for untold in [0, 1, EVENTS_PER_TURN, EVENTS_PER_TURN + 1, 4_096] {
         let room = turns(untold) * EVENTS_PER_TURN;
