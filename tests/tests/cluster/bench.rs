@@ -86,7 +86,12 @@ async fn what_was_measured_is_kept_when_a_later_run_breaks() {
     command.args(["--rate", "20", "--sleep-ms", "1", "--dir"]).arg(dir.path()).arg("--out").arg(&out);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let bench = child.id().unwrap();
-    until("the first run is written", PATIENCE, async || out.exists()).await;
+    // Before it there is a report without runs.
+    let has_run = || {
+        let report = fs::read(&out).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        report.is_some_and(|report| report["runs"].as_array().is_some_and(|runs| !runs.is_empty()))
+    };
+    until("the first run is written", PATIENCE, async || has_run()).await;
     // Whichever load it is: one that measures the machine may end by itself before it is killed.
     let killing = until("the bench ends", PATIENCE, async || {
         parts(bench, "load").into_iter().for_each(|pid| send(pid, Signal::KILL));
