@@ -90,9 +90,9 @@ pub struct Costs {
     pub first: Cost,
     /// In the last quarter.
     pub last: Cost,
-    /// [`Course::fall_pct`], had the machine kept the pace of the first slices. The clients do the same for each task all
-    /// along, so that what they need for it tells the pace: memory and caches that others use as well slow down both. It
-    /// holds for a machine whose cores are busy; where something else is scarce, it excuses more than the machine did.
+    /// [`Course::fall_pct`], had the clients needed as much for a task at the end as at the beginning: the least that the
+    /// product falls, for memory and caches that others use as well slow down both. It excuses more than the machine did
+    /// where something else than the processor is scarce, and since what clients do each second weighs more on fewer tasks.
     pub fall_at_pace_pct: f64,
 }
 

@@ -89,7 +89,7 @@ impl Inheritance {
                     (left.split_off(left.len().saturating_sub(self.page)), rows::Specs::default());
                 self.shards += page.len();
                 for shard in page.into_iter().rev() {
-                    // Its key was read before, and perhaps it has become due again since, which an event tells.
+                    // Its key was read before. Should it have become due again since, an event tells that.
                     let candidate = rows::candidate(view, shard, &mut specs)?;
                     if let Some(candidate) = candidate.filter(|candidate| candidate.ready) {
                         rows::ready(core, view, candidate, now)?;

@@ -85,7 +85,7 @@ pub(super) fn state() -> Result<Options, EngineError> {
     // What is merged goes into small files, none of which has rows of two tables. Tasks and what is kept of them have keys
     // that grow with time, so that a merge into the last level rewrites the few files that its rows fall into, and moves
     // those that lie behind everything as they are; a file of 64 MiB with the end of one table and the beginning of the next
-    // would touch half of that level. So a merge costs the same after ten minutes of full load as after one. The level above
+    // would touch half of that level. So merges do not grow within ten minutes of full load. The level above
     // is kept small, for each merge out of level 0, whose files have rows of every table, rewrites most of it.
     options.set_target_file_size_base(8 * MIB as u64);
     options.set_max_bytes_for_level_base(96 * MIB as u64);
